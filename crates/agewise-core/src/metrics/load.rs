@@ -1,0 +1,61 @@
+//! How evenly the work is spread over the clients.
+
+/// Jain's fairness index of participation, and how many clients never took part.
+///
+/// Fed with the final count of each client, so parts that saw different clients can be merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Load {
+    clients: u64,
+    never: u64,
+    sum: u128,
+    sum_of_squares: u128,
+}
+
+impl Load {
+    /// Records how often one client took part.
+    pub fn record(&mut self, selections: u64) {
+        self.clients += 1;
+        self.never += u64::from(selections == 0);
+        self.sum += u128::from(selections);
+        self.sum_of_squares += u128::from(selections) * u128::from(selections);
+    }
+
+    /// Adds the clients of another accumulator.
+    pub fn merge(&mut self, other: &Self) {
+        self.clients += other.clients;
+        self.never += other.never;
+        self.sum += other.sum;
+        self.sum_of_squares += other.sum_of_squares;
+    }
+
+    /// Jain's index: 1 if all clients took part equally often, 1/n if one did everything; NaN while
+    /// nobody took part.
+    pub fn jain(&self) -> f64 {
+        let sum = self.sum as f64;
+        sum * sum / (self.clients as f64 * self.sum_of_squares as f64)
+    }
+
+    /// The number of clients that never took part.
+    pub fn never_selected(&self) -> u64 {
+        self.never
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_has_its_extremes() {
+        let jain = |counts: &[u64]| {
+            let mut load = Load::default();
+            for &count in counts {
+                load.record(count);
+            }
+            (load.jain(), load.never_selected())
+        };
+        assert_eq!(jain(&[7, 7, 7, 7]), (1.0, 0));
+        assert_eq!(jain(&[0, 9, 0, 0]), (0.25, 3));
+        assert!((jain(&[1, 2, 3]).0 - 36.0 / 42.0).abs() < 1e-15);
+    }
+}

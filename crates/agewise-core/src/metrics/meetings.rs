@@ -1,0 +1,96 @@
+//! How often two clients share a round: the price of fixed rhythms, where neighbours always meet.
+
+/// Counts the rounds that pairs of clients share, among at most [`Meetings::MOST`] clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meetings {
+    /// Every `stride`-th client is watched.
+    stride: u32,
+    watched: u32,
+    /// Shared rounds of the pairs (i, j), i < j, row by row.
+    shared: Vec<u32>,
+}
+
+impl Meetings {
+    /// The most clients that are watched; with more clients an evenly spread sample is.
+    pub const MOST: u32 = 512;
+
+    /// Watches a population.
+    pub fn new(clients: u32) -> Self {
+        let stride = clients.div_ceil(Self::MOST).max(1);
+        let watched = clients.div_ceil(stride);
+        let pairs = watched as usize * (watched as usize).saturating_sub(1) / 2;
+        Self { stride, watched, shared: vec![0; pairs] }
+    }
+
+    /// Records a cohort (clients in increasing order).
+    pub fn record(&mut self, cohort: &[u32]) {
+        let present: Vec<usize> = cohort
+            .iter()
+            .filter(|&client| client.is_multiple_of(self.stride))
+            .map(|client| (client / self.stride) as usize)
+            .collect();
+        for (index, &j) in present.iter().enumerate() {
+            for &i in &present[..index] {
+                let pair = self.pair(i, j);
+                self.shared[pair] += 1;
+            }
+        }
+    }
+
+    fn pair(&self, i: usize, j: usize) -> usize {
+        let n = self.watched as usize;
+        i * (2 * n - i - 1) / 2 + j - i - 1
+    }
+
+    /// Adds the rounds of another accumulator over the same clients.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.shared.iter_mut().zip(&other.shared) {
+            *mine += theirs;
+        }
+    }
+
+    /// The share of pairs that never met; NaN if there is no pair.
+    pub fn never_met(&self) -> f64 {
+        let never = self.shared.iter().filter(|&&count| count == 0).count();
+        never as f64 / self.shared.len() as f64
+    }
+
+    /// The standard deviation of the number of shared rounds over pairs, relative to its mean: near 0
+    /// if everyone meets everyone equally often; NaN if nobody met.
+    pub fn relative_spread(&self) -> f64 {
+        let pairs = self.shared.len() as f64;
+        let mean = self.shared.iter().map(|&count| f64::from(count)).sum::<f64>() / pairs;
+        let square =
+            self.shared.iter().map(|&count| (f64::from(count) - mean).powi(2)).sum::<f64>();
+        (square / pairs).sqrt() / mean
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_each_pair() {
+        let mut meetings = Meetings::new(4);
+        meetings.record(&[0, 1]);
+        meetings.record(&[0, 1, 3]);
+        meetings.record(&[2]);
+        // Pairs 01, 02, 03, 12, 13, 23.
+        assert_eq!(meetings.shared, [2, 0, 1, 0, 1, 0]);
+        assert_eq!(meetings.never_met(), 0.5);
+        let mut twice = meetings.clone();
+        twice.merge(&meetings);
+        assert_eq!(twice.shared, [4, 0, 2, 0, 2, 0]);
+        assert!((twice.relative_spread() - meetings.relative_spread()).abs() < 1e-15);
+    }
+
+    #[test]
+    fn large_populations_are_sampled() {
+        let mut meetings = Meetings::new(10_000);
+        assert!(meetings.watched <= Meetings::MOST);
+        meetings.record(&(0..10_000).collect::<Vec<_>>());
+        assert_eq!(meetings.never_met(), 0.0);
+        assert!(Meetings::new(1).never_met().is_nan());
+    }
+}

@@ -1,0 +1,142 @@
+//! All metrics of one run.
+
+use super::{CohortSizes, Intervals, Load, Meetings, WeightMoments, Windows};
+use crate::ages::Ages;
+use crate::selector::Cohort;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Watches a run, round by round.
+///
+/// It keeps 8 bytes for the weights and 4 for the count of each client, and what [`Windows`] needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Participation {
+    rounds: u64,
+    intervals: Intervals,
+    cohort_sizes: CohortSizes,
+    windows: Windows,
+    weights: WeightMoments,
+    /// Sums of the total weight of a round and of its square, for the covariance.
+    total_weight: (f64, f64),
+    meetings: Meetings,
+    selections: Vec<u32>,
+    weight_sums: Vec<f64>,
+}
+
+/// The figures of a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ParticipationSummary {
+    /// Rounds watched.
+    pub rounds: u64,
+    /// E\[X\].
+    pub mean_interval: f64,
+    /// Var\[X\].
+    pub var_interval: f64,
+    /// The mean age at selection.
+    pub mean_peak_age: f64,
+    /// Sigma.
+    pub sigma: f64,
+    /// The mean covariance of two clients' weights.
+    pub mean_covariance: f64,
+    /// Mean cohort size.
+    pub cohort_mean: f64,
+    /// Standard deviation of the cohort size.
+    pub cohort_sd: f64,
+    /// Smallest cohort.
+    pub cohort_min: u64,
+    /// Largest cohort.
+    pub cohort_max: u64,
+    /// Jain's fairness index of participation.
+    pub jain: f64,
+    /// Clients that never took part.
+    pub never_selected: u64,
+    /// The longest time without a selection: the longest X, or the age of a client that still waits.
+    pub longest_wait: u64,
+    /// sqrt(Var Y)/T for each T.
+    pub window_sd: BTreeMap<u32, f64>,
+    /// Share of pairs of clients that never shared a round.
+    pub never_met: f64,
+    /// Relative spread over pairs of the number of shared rounds.
+    pub meeting_spread: f64,
+}
+
+impl Participation {
+    /// Watches so many clients, with windows of these lengths.
+    pub fn new(clients: u32, window_lengths: &[u32]) -> Self {
+        Self {
+            rounds: 0,
+            intervals: Intervals::default(),
+            cohort_sizes: CohortSizes::default(),
+            windows: Windows::new(clients, window_lengths),
+            weights: WeightMoments::new(u64::from(clients)),
+            total_weight: (0.0, 0.0),
+            meetings: Meetings::new(clients),
+            selections: vec![0; clients as usize],
+            weight_sums: vec![0.0; clients as usize],
+        }
+    }
+
+    /// Records a round, with the ages at its beginning.
+    pub fn record(&mut self, cohort: &Cohort, ages: &Ages) {
+        let round = self.rounds;
+        for (&client, &weight) in cohort.clients.iter().zip(&cohort.weights) {
+            self.intervals.record(ages.of(client));
+            self.windows.record(client, round);
+            self.selections[client as usize] += 1;
+            let sum = &mut self.weight_sums[client as usize];
+            self.weights.record(weight, *sum);
+            *sum += weight;
+        }
+        let total: f64 = cohort.weights.iter().sum();
+        self.total_weight.0 += total;
+        self.total_weight.1 += total * total;
+        self.cohort_sizes.record(cohort.clients.len() as u64);
+        self.meetings.record(&cohort.clients);
+        self.windows.end_round(round);
+        self.rounds += 1;
+    }
+
+    /// X so far, with its histogram.
+    pub fn intervals(&self) -> &Intervals {
+        &self.intervals
+    }
+
+    /// How often each client took part so far.
+    pub fn selections(&self) -> &[u32] {
+        &self.selections
+    }
+
+    /// Sigma over the rounds so far.
+    pub fn sigma(&self) -> f64 {
+        self.weights.sigma(self.rounds)
+    }
+
+    /// The figures so far; `ages` are those after the last round.
+    pub fn summary(&self, ages: &Ages) -> ParticipationSummary {
+        let mut load = Load::default();
+        for &count in &self.selections {
+            load.record(u64::from(count));
+        }
+        let rounds = self.rounds as f64;
+        let mean_total = self.total_weight.0 / rounds;
+        let total_variance = (self.total_weight.1 / rounds - mean_total * mean_total).max(0.0);
+        ParticipationSummary {
+            rounds: self.rounds,
+            mean_interval: self.intervals.mean(),
+            var_interval: self.intervals.variance(),
+            mean_peak_age: self.intervals.mean_peak_age(),
+            sigma: self.sigma(),
+            mean_covariance: self.weights.mean_covariance(self.rounds, total_variance),
+            cohort_mean: self.cohort_sizes.mean(),
+            cohort_sd: self.cohort_sizes.sd(),
+            cohort_min: self.cohort_sizes.min(),
+            cohort_max: self.cohort_sizes.max(),
+            jain: load.jain(),
+            never_selected: load.never_selected(),
+            longest_wait: self.intervals.longest().max(ages.iter().max().unwrap_or(0)),
+            window_sd: self.windows.normalised_sd(),
+            never_met: self.meetings.never_met(),
+            meeting_spread: self.meetings.relative_spread(),
+        }
+    }
+}

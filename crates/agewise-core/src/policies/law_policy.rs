@@ -1,0 +1,167 @@
+//! What all age-law policies share: every available client decides on its own (policies 3 and 4 of the
+//! paper).
+
+use crate::error::Result;
+use crate::law::{AgeLaw, Laws};
+use crate::policy::{LocalRule, Pick, Policy, Round, ask_everyone};
+use crate::random::{Lot, Lots, Seed, Stream};
+use crate::setting::{EmptyCohort, Setting};
+use crate::theory::independent::{IndependentSigma, sigma, weighted_sigma};
+use crate::theory::subset_weights::{SizeClass, gather};
+use crate::theory::windows::renewal_window_sd;
+use crate::theory::{
+    PolicyTheory, Sigma, WINDOW_LENGTHS, distribution_for_drawing, unbiased_sigma,
+};
+use crate::weighting::Weighting;
+use std::collections::BTreeMap;
+
+/// Clients that follow age laws.
+#[derive(Debug)]
+pub(super) struct LawPolicy {
+    laws: Laws,
+    /// The chance that a given client is the one that is forced into an empty cohort.
+    forced: f64,
+}
+
+impl LawPolicy {
+    pub(super) fn new(laws: Laws, setting: &Setting) -> Self {
+        let forced = match setting.empty_cohort() {
+            EmptyCohort::ForceOne => {
+                empty_probability(&laws, setting) / f64::from(setting.clients())
+            }
+            EmptyCohort::Skip => 0.0,
+        };
+        Self { laws, forced }
+    }
+
+    fn sigma(&self, setting: &Setting, weighting: Weighting) -> IndependentSigma {
+        let rule = setting.empty_cohort();
+        match weighting {
+            Weighting::Uniform | Weighting::DrawCount => match self.laws.common() {
+                Some(law) => sigma(setting.clients(), law.rate(), rule),
+                None => weighted_sigma(&size_classes(&self.laws, setting, |_| 1.0).0, rule),
+            },
+            Weighting::DataSize => {
+                let sizes = setting.sizes();
+                if let (Some(law), true) = (self.laws.common(), sizes.are_equal()) {
+                    return sigma(setting.clients(), law.rate(), rule);
+                }
+                let (classes, exact) = size_classes(&self.laws, setting, |c| sizes.of(c));
+                let mut sigma = weighted_sigma(&classes, rule);
+                sigma.with_rule.exact = exact;
+                sigma.given_nonempty.exact = exact;
+                sigma
+            }
+            Weighting::Unbiased => {
+                let rate = |client| self.laws.of(client).rate();
+                let value = unbiased_sigma(setting, |client| rate(client) + self.forced);
+                let given_nonempty = unbiased_sigma(setting, rate);
+                IndependentSigma {
+                    with_rule: Sigma::exact(value),
+                    given_nonempty: Sigma::exact(given_nonempty),
+                    empty_probability: empty_probability(&self.laws, setting),
+                }
+            }
+        }
+    }
+}
+
+impl Policy for LawPolicy {
+    fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
+        ask_everyone(self, round)
+    }
+
+    fn inclusion(&self, _round: &Round<'_>, client: u32) -> f64 {
+        self.laws.of(client).rate() + self.forced
+    }
+
+    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+        let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
+        let lot = |client: u32| lots.of(u64::from(client));
+        if let Some(law) = self.laws.common() {
+            let ages = law.stationary_age();
+            return (0..setting.clients()).map(|client| ages.draw(lot(client))).collect();
+        }
+        let draw = |client| self.laws.of(client).stationary_age().draw(lot(client));
+        (0..setting.clients()).map(draw).collect()
+    }
+
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+        let sigma = self.sigma(setting, weighting);
+        let classes = self.laws.classes(setting.clients());
+        let sum = |value: &dyn Fn(&AgeLaw) -> f64| -> f64 {
+            classes.iter().map(|&(law, count)| f64::from(count) * value(law)).sum()
+        };
+        let cohort_mean = sum(&|law| law.rate());
+        let cohort_variance = sum(&|law| law.rate() * (1.0 - law.rate()));
+        // A selection picked at random belongs to a class in proportion to its rate.
+        let mean = f64::from(setting.clients()) / cohort_mean;
+        let variance = sum(&|law| {
+            let own = law.interval();
+            law.rate() * (own.variance + (own.mean - mean).powi(2))
+        }) / cohort_mean;
+        let longest = classes.iter().map(|(law, _)| law.longest_interval());
+        let common = self.laws.common();
+        Ok(PolicyTheory {
+            probabilities: common.map(AgeLaw::probabilities),
+            steady_state: common.map(AgeLaw::steady_state),
+            mean_interval: mean,
+            var_interval: variance,
+            longest_wait: longest
+                .collect::<Option<Vec<u64>>>()
+                .and_then(|all| all.into_iter().max()),
+            sigma: Some(sigma.with_rule.value),
+            sigma_given_nonempty: Some(sigma.given_nonempty.value),
+            sigma_exact: sigma.with_rule.exact,
+            cohort_mean,
+            cohort_sd: cohort_variance.sqrt(),
+            empty_probability: sigma.empty_probability,
+            window_sd: common
+                .map_or_else(BTreeMap::new, |law| renewal_window_sd(law, &WINDOW_LENGTHS)),
+            interval_distribution: common.map_or_else(Vec::new, distribution_for_drawing),
+        })
+    }
+
+    fn local_rule(&self) -> Option<&dyn LocalRule> {
+        Some(self)
+    }
+
+    fn age_law(&self) -> Option<&AgeLaw> {
+        self.laws.common()
+    }
+}
+
+impl LocalRule for LawPolicy {
+    fn takes_part(&self, _round: u64, client: u32, age: u64, lot: Lot) -> bool {
+        self.laws.of(client).takes_part(age, lot)
+    }
+}
+
+fn empty_probability(laws: &Laws, setting: &Setting) -> f64 {
+    let classes = laws.classes(setting.clients());
+    let log = classes.iter().map(|(law, count)| f64::from(*count) * (-law.rate()).ln_1p());
+    log.sum::<f64>().exp()
+}
+
+/// The clients gathered by size and rate.
+fn size_classes(
+    laws: &Laws,
+    setting: &Setting,
+    size: impl Fn(u32) -> f64,
+) -> (Vec<SizeClass>, bool) {
+    let mut each: Vec<SizeClass> = match laws.common() {
+        Some(law) => {
+            let rate = law.rate();
+            let classes = setting.sizes().classes();
+            classes.into_iter().map(|(size, count)| SizeClass { size, rate, count }).collect()
+        }
+        None => (0..setting.clients())
+            .map(|c| SizeClass { size: size(c), rate: laws.of(c).rate(), count: 1 })
+            .collect(),
+    };
+    each.sort_by(|a, b| a.rate.total_cmp(&b.rate).then(a.size.total_cmp(&b.size)));
+    let alike = each.chunk_by(|a, b| a.rate == b.rate && a.size == b.size);
+    let merged = alike
+        .map(|chunk| SizeClass { count: chunk.iter().map(|class| class.count).sum(), ..chunk[0] });
+    gather(merged.collect())
+}

@@ -1,0 +1,70 @@
+//! The policies, one file each, and the registry in which they are found by name.
+//!
+//! A new policy is one file that ends in a `pub(super) const ENTRY: PolicyEntry`, and one line below.
+
+use crate::error::{Error, Result, suggest};
+use crate::policy::{Policy, PolicyEntry};
+use crate::setting::Setting;
+use crate::spec::PolicySpec;
+
+macro_rules! register {
+    ($($module:ident),+ $(,)?) => {
+        $(mod $module;)+
+        /// Every policy, in the order in which they are listed.
+        pub const POLICIES: &[PolicyEntry] = &[$($module::ENTRY),+];
+    };
+}
+
+register![
+    random,
+    probabilistic,
+    markov_optimal,
+    markov_linear,
+    markov_custom,
+    oldest_first,
+    phased,
+    round_robin,
+];
+
+mod law_policy;
+
+/// The policy of this name.
+pub fn find(name: &str) -> Result<&'static PolicyEntry> {
+    POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        Error::new("policy", name, suggest(name, POLICIES.iter().map(|entry| entry.name)))
+    })
+}
+
+/// Makes a policy from its name and options.
+pub fn build(spec: &PolicySpec, setting: &Setting) -> Result<Box<dyn Policy>> {
+    let entry = find(spec.name())?;
+    spec.check_options(entry.options)?;
+    (entry.build)(spec, setting)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_unknown_ones_are_suggested() {
+        for (index, entry) in POLICIES.iter().enumerate() {
+            assert_eq!(POLICIES.iter().position(|other| other.name == entry.name), Some(index));
+            assert!(!entry.summary.is_empty());
+        }
+        let error = find("oldest").unwrap_err().to_string();
+        assert!(error.contains("one of random, probabilistic"), "{error}");
+        assert!(find("markov-optimum").unwrap_err().to_string().contains("markov-optimal?"));
+    }
+
+    #[test]
+    fn unknown_options_are_refused() {
+        let setting = crate::SettingParams::new(10, 2, 5).check().unwrap();
+        let refused = |text: &str| {
+            let spec: PolicySpec = text.parse().unwrap();
+            build(&spec, &setting).unwrap_err().to_string()
+        };
+        assert!(refused("random(x=1)").contains("random has no options"));
+        assert!(refused("phased(reshufle=1)").contains("did you mean reshuffle?"));
+    }
+}

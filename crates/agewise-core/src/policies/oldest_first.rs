@@ -1,0 +1,61 @@
+//! `oldest-first`: the m oldest available clients, ties broken at random.
+//!
+//! In its steady state it is the chain of the optimal law with a fixed cohort (at n = 100, m = 15: all of
+//! age 6, and 5 of the 15 of age 5, so p_5 = 1/3): Var\[X\] = c(1 - c) and Sigma = 1/m - 1/n, both minima at
+//! once. The price is a coordinator that sees the ages.
+
+use crate::error::Result;
+use crate::law::AgeLaw;
+use crate::policy::{Pick, Policy, PolicyEntry, Round, smallest_by_key};
+use crate::random::{Lots, Seed, Stream};
+use crate::setting::Setting;
+use crate::theory::{PolicyTheory, uniform_subset_sigma};
+use crate::weighting::Weighting;
+use std::cmp::Reverse;
+
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "oldest-first",
+    summary: "the m oldest clients, ties at random: least Var[X] and least Sigma at once.",
+    options: &[],
+    weighting: Weighting::Uniform,
+    build: |_, _| Ok(Box::new(OldestFirst)),
+};
+
+#[derive(Debug)]
+struct OldestFirst;
+
+impl Policy for OldestFirst {
+    fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
+        let lots = round.lots(Stream::LOT);
+        smallest_by_key(round, round.setting().cohort(), |client| {
+            (Reverse(round.ages().of(client)), lots.of(u64::from(client)))
+        })
+    }
+
+    fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {
+        (f64::from(round.setting().cohort()) / round.available().count() as f64).min(1.0)
+    }
+
+    /// m clients of each age, who is which being random: the only steady state there is.
+    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+        let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
+        let mut order: Vec<u32> = (0..setting.clients()).collect();
+        order.sort_unstable_by_key(|&client| (lots.of(u64::from(client)), client));
+        let mut ages = vec![0; order.len()];
+        for (rank, client) in order.into_iter().enumerate() {
+            ages[client as usize] = rank as u64 / u64::from(setting.cohort());
+        }
+        ages
+    }
+
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+        let theory = PolicyTheory::fixed_cohort(setting, &equivalent_law(setting)?);
+        Ok(theory.with_sigma(Some(uniform_subset_sigma(setting, weighting))))
+    }
+}
+
+/// The law that a client's selections follow in the steady state: the optimal one, whatever `max_age`.
+pub(super) fn equivalent_law(setting: &Setting) -> Result<AgeLaw> {
+    let due = (setting.interval().ceil() as u32).clamp(1, crate::law::LARGEST_MAX_AGE);
+    AgeLaw::optimal(setting.interval(), due)
+}

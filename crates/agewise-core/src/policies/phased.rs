@@ -1,0 +1,247 @@
+//! `phased`: every client has a rhythm of its own and takes part when it is due; nobody sees the ages.
+//!
+//! A client with phase phi is due in round t iff floor((t+1) r + phi) > floor(t r + phi), so X is one of the
+//! two whole numbers around n/m. With phases by join order from the golden ratio sequence the cohort stays
+//! within one or two of m. Decentralised, and nearly both minima at once. The price: the same neighbours
+//! meet again and again ([`crate::metrics::Meetings`] measures it), unless phases are slowly reshuffled.
+//!
+//! A client that misses its turn (offline, or its report was lost) stays due until it is credited, because
+//! the rule looks at all rounds since its age began and not only at the present one.
+//!
+//! Reshuffling: once per ceil(n/m) rounds, slots s and (c - s) mod n swap their phases with probability
+//! `reshuffle`, c being random and public. The set of phases stays as it is, and so do the cohort
+//! sizes; what changes is who has which phase. A client that swaps may have one shorter or longer interval.
+
+use super::oldest_first::equivalent_law;
+use crate::error::Result;
+use crate::policy::{LocalRule, Pick, Policy, PolicyEntry, Round, ask_everyone};
+use crate::random::{Chance, Lot, Lots, Seed, Stream};
+use crate::setting::{EmptyCohort, Setting};
+use crate::theory::replay::{MOST_DECISIONS, replay};
+use crate::theory::rhythm::{self, TURN, phase, position};
+use crate::theory::windows::{rhythm_window_sd, rhythms_window_sd};
+use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, unbiased_sigma};
+use crate::weighting::Weighting;
+
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "phased",
+    summary: "each client keeps a rhythm of its own: nobody sees ages, cohorts stay near m.",
+    options: &[("reshuffle", "the share of clients that swap phases in n/m rounds, from 0 to 1")],
+    weighting: Weighting::Uniform,
+    build: |spec, setting| {
+        let share = spec.number("reshuffle")?.unwrap_or(0.0);
+        if !(0.0..=1.0).contains(&share) {
+            return Err(spec.wrong("reshuffle", share, "a share from 0 to 1"));
+        }
+        Ok(Box::new(Phased::new(setting, share)))
+    },
+};
+
+/// Which phase a client has, and since which round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    slot: u32,
+    since: i64,
+}
+
+#[derive(Debug)]
+struct Phased {
+    setting: Setting,
+    reshuffle: Chance,
+    /// The rounds after which phases may be swapped.
+    cycle: u64,
+    /// The places of all clients in the cycle of this number, so that a round need not replay the
+    /// swaps of all cycles before it. Empty while nobody swaps.
+    places: (u64, Vec<Place>),
+}
+
+impl Phased {
+    fn new(setting: &Setting, reshuffle: f64) -> Self {
+        Self {
+            setting: setting.clone(),
+            reshuffle: Chance::new(reshuffle),
+            cycle: setting.interval().ceil() as u64,
+            places: (0, Vec::new()),
+        }
+    }
+
+    /// The client's rate, as a step on the circle of phases.
+    fn step(&self, client: u32) -> u128 {
+        match self.setting.rates() {
+            None => rhythm::step(self.setting.cohort(), self.setting.clients()),
+            Some(rates) => ((rates[client as usize] * TURN as f64).ceil() as u128).min(TURN),
+        }
+    }
+
+    /// The place in which a client starts: its join order, since ever.
+    fn first_place(client: u32) -> Place {
+        Place { slot: client, since: i64::MIN }
+    }
+
+    /// The place after the swaps at the beginning of one cycle. They are the same for every run: all
+    /// clients must know them, and nothing is won by hiding them.
+    fn swap(&self, place: Place, cycle: u64) -> Place {
+        let clients = u64::from(self.setting.clients());
+        let lots = Lots::new(Seed(0), Stream::RESHUFFLE, cycle);
+        let mirror = (u128::from(lots.of(u64::MAX).bits()) * u128::from(clients)) >> 64;
+        let partner = ((mirror as u64 + clients - u64::from(place.slot)) % clients) as u32;
+        let pair = lots.of(u64::from(partner.min(place.slot)));
+        if partner != place.slot && self.reshuffle.wins(pair) {
+            Place { slot: partner, since: (cycle * self.cycle) as i64 }
+        } else {
+            place
+        }
+    }
+
+    /// The place of one client, found by replaying the swaps.
+    fn place(&self, client: u32, round: u64) -> Place {
+        let first = Self::first_place(client);
+        if self.reshuffle == Chance::NEVER {
+            return first;
+        }
+        (1..=round / self.cycle).fold(first, |place, cycle| self.swap(place, cycle))
+    }
+
+    /// Brings the places of all clients to this round, from those of the last one that was asked for.
+    fn move_places(&mut self, round: u64) {
+        let cycle = round / self.cycle;
+        let (mut known, mut places) = std::mem::take(&mut self.places);
+        if places.is_empty() || known > cycle {
+            known = 0;
+            places = (0..self.setting.clients()).map(Self::first_place).collect();
+        }
+        for cycle in known + 1..=cycle {
+            for place in &mut places {
+                *place = self.swap(*place, cycle);
+            }
+        }
+        self.places = (cycle, places);
+    }
+
+    /// Whether the client was due in any round since its age began (and since it has this phase).
+    fn is_due(&self, place: Place, round: u64, client: u32, age: u64) -> bool {
+        let step = self.step(client);
+        let begin = (round as i64 - age as i64).max(place.since);
+        let rounds = (round as i64 - begin + 1) as u128;
+        u128::from(position(phase(place.slot), step, begin)) + rounds * step >= TURN
+    }
+
+    /// Cohort sizes and Sigma over a whole period; by counting where asking everyone takes too long.
+    fn cohorts(&self, weighting: Weighting) -> Cohorts {
+        const LONGEST: u64 = 4_096;
+        let setting = &self.setting;
+        let clients = u64::from(setting.clients());
+        let period = match setting.rates() {
+            None => rhythm::period(setting.clients(), setting.cohort()),
+            Some(_) => LONGEST,
+        };
+        let rounds = period.min(LONGEST);
+        if rounds * clients <= MOST_DECISIONS || setting.rates().is_some() {
+            let rounds = rounds.min(MOST_DECISIONS / clients).max(1);
+            let due = |round: u64, client| {
+                self.is_due(Self::first_place(client), round, client, 0)
+            };
+            let replay = replay(setting, weighting, rounds, due);
+            let sigma = Sigma { value: replay.sigma, exact: rounds == period };
+            return Cohorts { sizes: replay.cohort_sizes, sigma: Some(sigma) };
+        }
+        let sizes: Vec<u64> = (0..rounds)
+            .map(|round| rhythm::due(setting.clients(), setting.cohort(), round))
+            .collect();
+        let equal = weighting != Weighting::DataSize || setting.sizes().are_equal();
+        let empty = match setting.empty_cohort() {
+            EmptyCohort::ForceOne => 1.0,
+            EmptyCohort::Skip => 0.0,
+        };
+        let reciprocal = |&size: &u64| if size == 0 { empty } else { 1.0 / size as f64 };
+        let square = sizes.iter().map(reciprocal).sum::<f64>() / sizes.len() as f64;
+        // Mean weights differ from 1/n only in so far as cohort sizes differ: by about 1/m of it.
+        let sigma = Sigma { value: square - 1.0 / clients as f64, exact: false };
+        Cohorts { sizes, sigma: equal.then_some(sigma) }
+    }
+}
+
+struct Cohorts {
+    sizes: Vec<u64>,
+    sigma: Option<Sigma>,
+}
+
+impl Policy for Phased {
+    fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
+        if self.reshuffle == Chance::NEVER {
+            return ask_everyone(self, round);
+        }
+        let number = round.number();
+        self.move_places(number);
+        let due = |&client: &u32| {
+            let place = self.places.1[client as usize];
+            self.is_due(place, number, client, round.ages().of(client))
+        };
+        round.available().filter(due).map(Pick::once).collect()
+    }
+
+    fn inclusion(&self, _round: &Round<'_>, client: u32) -> f64 {
+        self.setting.rate(client)
+    }
+
+    /// The rounds since the client was last due before round 0.
+    fn first_ages(&self, setting: &Setting, _seed: Seed) -> Vec<u64> {
+        let age = |client| (u128::from(phase(client)) / self.step(client)) as u64;
+        (0..setting.clients()).map(age).collect()
+    }
+
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+        let theory = PolicyTheory::fixed_cohort(setting, &equivalent_law(setting)?);
+        let cohorts = self.cohorts(weighting);
+        let rounds = cohorts.sizes.len() as f64;
+        let mean = cohorts.sizes.iter().sum::<u64>() as f64 / rounds;
+        let deviations = cohorts.sizes.iter().map(|&size| (size as f64 - mean).powi(2));
+        let sigma = match weighting {
+            Weighting::Unbiased => {
+                Some(Sigma::exact(unbiased_sigma(setting, |client| setting.rate(client))))
+            }
+            _ => cohorts.sigma,
+        };
+        let empty = cohorts.sizes.iter().filter(|&&size| size == 0).count() as f64;
+        let theory = PolicyTheory {
+            cohort_mean: mean,
+            cohort_sd: (deviations.sum::<f64>() / rounds).sqrt(),
+            empty_probability: empty / rounds,
+            window_sd: rhythm_window_sd(setting.rate(0), &WINDOW_LENGTHS),
+            ..theory
+        };
+        Ok(with_rates(theory, setting).with_sigma(sigma))
+    }
+
+    fn local_rule(&self) -> Option<&dyn LocalRule> {
+        Some(self)
+    }
+}
+
+/// Intervals of clients that have rates of their own: one of the two whole numbers around each 1/r.
+fn with_rates(theory: PolicyTheory, setting: &Setting) -> PolicyTheory {
+    let Some(rates) = setting.rates() else {
+        return theory;
+    };
+    let sum: f64 = rates.iter().sum();
+    let mean = rates.len() as f64 / sum;
+    let spread = |&rate: &f64| {
+        let part = (1.0 / rate).fract();
+        rate * (part * (1.0 - part) + (1.0 / rate - mean).powi(2))
+    };
+    let longest = rates.iter().map(|rate| (1.0 / rate).ceil() as u64).max();
+    PolicyTheory {
+        mean_interval: mean,
+        var_interval: rates.iter().map(spread).sum::<f64>() / sum,
+        longest_wait: longest,
+        window_sd: rhythms_window_sd(rates, &WINDOW_LENGTHS),
+        interval_distribution: Vec::new(),
+        ..theory
+    }
+}
+
+impl LocalRule for Phased {
+    fn takes_part(&self, round: u64, client: u32, age: u64, _lot: Lot) -> bool {
+        self.is_due(self.place(client, round), round, client, age)
+    }
+}

@@ -1,0 +1,52 @@
+//! `random`: m of the available clients uniformly, without replacement (policy 1 of the paper, `FedAvg`).
+
+use crate::error::Result;
+use crate::law::AgeLaw;
+use crate::policy::{Pick, Policy, PolicyEntry, Round, smallest_by_key};
+use crate::random::{Lots, Seed, Stream};
+use crate::setting::Setting;
+use crate::theory::{PolicyTheory, uniform_subset_sigma};
+use crate::weighting::Weighting;
+
+pub(super) const ENTRY: PolicyEntry = PolicyEntry {
+    name: "random",
+    summary: "m clients uniformly at random, as in FedAvg: some wait for dozens of rounds.",
+    options: &[],
+    weighting: Weighting::DataSize,
+    build: |_, _| Ok(Box::new(Random)),
+};
+
+#[derive(Debug)]
+struct Random;
+
+impl Policy for Random {
+    /// The m lowest lots: each client draws its own, so the cohort depends on nothing but the lots.
+    fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
+        let lots = round.lots(Stream::LOT);
+        smallest_by_key(round, round.setting().cohort(), |client| lots.of(u64::from(client)))
+    }
+
+    fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {
+        (f64::from(round.setting().cohort()) / round.available().count() as f64).min(1.0)
+    }
+
+    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+        // Without memory the age is geometric, which is the steady state of a constant law.
+        let Ok(law) = memoryless(setting) else {
+            return Vec::new();
+        };
+        let ages = law.stationary_age();
+        let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
+        (0..setting.clients()).map(|client| ages.draw(lots.of(u64::from(client)))).collect()
+    }
+
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+        let theory = PolicyTheory::fixed_cohort(setting, &memoryless(setting)?);
+        Ok(theory.with_sigma(Some(uniform_subset_sigma(setting, weighting))))
+    }
+}
+
+fn memoryless(setting: &Setting) -> Result<AgeLaw> {
+    let rate = f64::from(setting.cohort()) / f64::from(setting.clients());
+    AgeLaw::new(&[rate, rate])
+}

@@ -1,0 +1,271 @@
+//! The one interface of all selection policies, on the coordinator's side and on the client's.
+//!
+//! A policy sees a [`Round`] and names a cohort. A decentralised policy also has a [`LocalRule`]: the
+//! decision that a client can take at home. Such a policy's `select` is nothing but that rule asked for
+//! every available client, so both sides agree by construction.
+
+use crate::ages::Ages;
+use crate::error::{Error, Result};
+use crate::law::AgeLaw;
+use crate::random::{Lot, Lots, Seed, Stream};
+use crate::setting::{Setting, check_length};
+use crate::sizes::Sizes;
+use crate::spec::PolicySpec;
+use crate::theory::PolicyTheory;
+use crate::weighting::Weighting;
+use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+
+/// Who can take part in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability<'a> {
+    /// Every client.
+    Everyone,
+    /// Those whose entry is `true`.
+    Only(&'a [bool]),
+}
+
+/// What clients reported when their updates were last accepted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reports {
+    losses: Vec<Option<f32>>,
+    durations: Vec<Option<f32>>,
+}
+
+impl Reports {
+    /// The last reported loss of a client.
+    pub fn loss(&self, client: u32) -> Option<f32> {
+        known(&self.losses, client)
+    }
+
+    /// The last reported duration of a client's training, in seconds.
+    pub fn duration(&self, client: u32) -> Option<f32> {
+        known(&self.durations, client)
+    }
+
+    /// One more than the highest client of whom anything is known.
+    pub(crate) fn longest(&self) -> usize {
+        self.losses.len().max(self.durations.len())
+    }
+
+    pub(crate) fn record(&mut self, report: &Report) {
+        store(&mut self.losses, report.client, report.loss);
+        store(&mut self.durations, report.client, report.duration);
+    }
+}
+
+fn known(values: &[Option<f32>], client: u32) -> Option<f32> {
+    values.get(client as usize).copied().flatten()
+}
+
+/// Grows the list only when there is something to keep: most runs report nothing.
+fn store(values: &mut Vec<Option<f32>>, client: u32, value: Option<f32>) {
+    if value.is_some() {
+        if values.len() <= client as usize {
+            values.resize(client as usize + 1, None);
+        }
+        values[client as usize] = value;
+    }
+}
+
+/// A client's report whose update was accepted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Report {
+    /// Who reports.
+    pub client: u32,
+    /// Its training loss.
+    pub loss: Option<f32>,
+    /// How long it trained, in seconds.
+    pub duration: Option<f32>,
+}
+
+impl Report {
+    /// A report without figures.
+    pub fn plain(client: u32) -> Self {
+        Self { client, loss: None, duration: None }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        for (field, value) in [("loss", self.loss), ("duration", self.duration)] {
+            if let Some(value) = value
+                && !value.is_finite()
+            {
+                let field = format!("{field} of client {}", self.client);
+                return Err(Error::new(field, value, "a finite number"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything that a policy may look at in one round.
+#[derive(Debug, Clone, Copy)]
+pub struct Round<'a> {
+    seed: Seed,
+    ages: &'a Ages,
+    setting: &'a Setting,
+    availability: Availability<'a>,
+    reports: &'a Reports,
+}
+
+impl<'a> Round<'a> {
+    /// Puts the parts of a round together; ages and availability must be those of the setting's clients.
+    pub fn new(
+        setting: &'a Setting,
+        seed: Seed,
+        ages: &'a Ages,
+        availability: Availability<'a>,
+        reports: &'a Reports,
+    ) -> Result<Self> {
+        check_length("ages", ages.clients() as usize, setting.clients())?;
+        if let Availability::Only(mask) = availability {
+            check_length("available", mask.len(), setting.clients())?;
+        }
+        Ok(Self { seed, ages, setting, availability, reports })
+    }
+
+    /// The number of the round, from 0.
+    pub fn number(&self) -> u64 {
+        self.ages.round()
+    }
+
+    /// n, m, and what else is fixed.
+    pub fn setting(&self) -> &'a Setting {
+        self.setting
+    }
+
+    /// The ages of all clients.
+    pub fn ages(&self) -> &'a Ages {
+        self.ages
+    }
+
+    /// The data sizes.
+    pub fn sizes(&self) -> &'a Sizes {
+        self.setting.sizes()
+    }
+
+    /// What was reported so far.
+    pub fn reports(&self) -> &'a Reports {
+        self.reports
+    }
+
+    /// Whether everyone is available.
+    pub fn everyone_is_available(&self) -> bool {
+        match self.availability {
+            Availability::Everyone => true,
+            Availability::Only(mask) => mask.iter().all(|&available| available),
+        }
+    }
+
+    /// The available clients, in increasing order.
+    pub fn available(&self) -> impl Iterator<Item = u32> + Clone + use<'a> {
+        let availability = self.availability;
+        (0..self.setting.clients()).filter(move |&client| match availability {
+            Availability::Everyone => true,
+            Availability::Only(mask) => mask[client as usize],
+        })
+    }
+
+    /// The random numbers of this round in one stream.
+    pub fn lots(&self, stream: Stream) -> Lots {
+        Lots::new(self.seed, stream, self.number())
+    }
+
+    /// The seed of the run, for randomness that does not belong to one round.
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+}
+
+/// A chosen client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pick {
+    /// Who.
+    pub client: u32,
+    /// How often it was drawn: 1, except where clients are drawn with replacement.
+    pub draws: u32,
+}
+
+impl Pick {
+    /// A client that is chosen once.
+    pub fn once(client: u32) -> Self {
+        Self { client, draws: 1 }
+    }
+}
+
+/// A way to choose who trains next.
+///
+/// The steps to a new one are in `docs/policies.md`: one file in `policies/`, one line of registration.
+pub trait Policy: Debug + Send + Sync {
+    /// Chooses the clients of a round: available ones, each at most once, in increasing order.
+    ///
+    /// An empty choice is fine; the rule of the setting says what happens then.
+    fn select(&mut self, round: &Round<'_>) -> Vec<Pick>;
+
+    /// The probability that a client is in a cohort in the long run, for [`Weighting::Unbiased`].
+    fn inclusion(&self, round: &Round<'_>, client: u32) -> f64;
+
+    /// The age of every client in the policy's steady state, for a stationary start.
+    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64>;
+
+    /// What is known in closed form, with these weights.
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory>;
+
+    /// The client's side, if clients can decide by themselves.
+    fn local_rule(&self) -> Option<&dyn LocalRule> {
+        None
+    }
+
+    /// The age law that everyone follows, if that is how the policy works.
+    fn age_law(&self) -> Option<&AgeLaw> {
+        None
+    }
+}
+
+/// The client's side of a decentralised policy: one client decides alone.
+pub trait LocalRule: Send + Sync {
+    /// Whether the client takes part, given its age and its own random number of the round.
+    fn takes_part(&self, round: u64, client: u32, age: u64, lot: Lot) -> bool;
+}
+
+/// The coordinator's form of a local rule: asks it for every available client.
+pub(crate) fn ask_everyone(rule: &dyn LocalRule, round: &Round<'_>) -> Vec<Pick> {
+    let lots = round.lots(Stream::LOT);
+    let number = round.number();
+    let takes_part = |&client: &u32| {
+        rule.takes_part(number, client, round.ages().of(client), lots.of(u64::from(client)))
+    };
+    round.available().filter(takes_part).map(Pick::once).collect()
+}
+
+/// The `count` available clients with the smallest keys, in increasing order of client.
+pub(crate) fn smallest_by_key<K: Ord>(
+    round: &Round<'_>,
+    count: u32,
+    key: impl Fn(u32) -> K,
+) -> Vec<Pick> {
+    let mut ranked: Vec<(K, u32)> = round.available().map(|client| (key(client), client)).collect();
+    let count = count as usize;
+    if count < ranked.len() {
+        ranked.select_nth_unstable(count);
+        ranked.truncate(count);
+    }
+    let mut picks: Vec<Pick> = ranked.into_iter().map(|(_, client)| Pick::once(client)).collect();
+    picks.sort_unstable();
+    picks
+}
+
+/// A policy in the registry: its name, what it does, and how it is made from its options.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyEntry {
+    /// The name by which it is configured.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// The options it understands, each with its meaning.
+    pub options: &'static [(&'static str, &'static str)],
+    /// The paper's weighting, or the natural one.
+    pub weighting: Weighting,
+    /// Makes the policy for a setting.
+    pub build: fn(&PolicySpec, &Setting) -> Result<Box<dyn Policy>>,
+}

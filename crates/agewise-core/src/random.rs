@@ -1,0 +1,257 @@
+//! Randomness without a generator: every random number is a pure function of
+//! (seed, stream, round, client).
+//!
+//! A policy run at round `t` needs nothing from rounds before `t`, a client needs nothing from other
+//! clients, and threads need nothing from each other. That is what makes a resumed run continue
+//! exactly, and what lets a client draw the same lot at home that the simulator draws for it.
+//!
+//! The function is the SplitMix64 finaliser (two multiply-xorshift steps, which is what makes that
+//! generator pass BigCrush) over a Weyl sequence of client numbers. Both the start of the sequence and
+//! a word mixed in between the two multiplications come from (seed, stream, round), so two rounds are
+//! different functions and not two windows on one sequence. It is not cryptographic: where clients
+//! could cheat, the deployment replaces it by a verifiable random function and keeps the rest.
+
+use rand_core::TryRng;
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+
+/// 2^64 divided by the golden ratio, made odd: the Weyl increment, and the step between phases.
+pub(crate) const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The seed of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Seed(pub u64);
+
+/// What a random number is for; numbers of different streams are independent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stream(u64);
+
+impl Stream {
+    /// The lot with which a client decides, and which breaks ties: shared by all policies, so that
+    /// policies compared under one seed see common random numbers.
+    pub const LOT: Self = Self(1);
+    /// The client that is forced into an empty cohort.
+    pub const FORCED: Self = Self(2);
+    /// The first ages of a stationary start.
+    pub const FIRST_AGE: Self = Self(3);
+    /// The draws of the `probabilistic` policy (indexed by draw, not by client).
+    pub const DRAW: Self = Self(4);
+    /// Data sizes drawn from a law.
+    pub const SIZE: Self = Self(5);
+    /// The slow reshuffling of phases.
+    pub const RESHUFFLE: Self = Self(6);
+
+    /// A stream of your own; numbers under 2^16 are reserved for agewise.
+    pub const fn custom(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// A number in [0, 1) that decides for one client in one round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lot(u64);
+
+impl Lot {
+    /// A lot from 64 uniform random bits, for example the output of a verifiable random function.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The lot as a number in [0, 1), with 53 bits.
+    pub fn unit(self) -> f64 {
+        (self.0 >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// The 64 bits of the lot, for ranking clients against each other.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// A probability ready to be compared with lots: `chance.wins(lot)` is exactly `lot.unit() < p`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chance(u64);
+
+impl Chance {
+    /// Never wins.
+    pub const NEVER: Self = Self(0);
+    /// Always wins.
+    pub const CERTAIN: Self = Self(1 << 53);
+
+    /// The chance `p`, which the caller has checked to be in [0, 1].
+    pub fn new(p: f64) -> Self {
+        // Scaling by 2^53 is exact, and k < x holds for a whole k exactly when k < ceil(x).
+        Self((p * (1u64 << 53) as f64).ceil() as u64)
+    }
+
+    /// Whether this lot wins.
+    #[inline]
+    pub const fn wins(self, lot: Lot) -> bool {
+        (lot.0 >> 11) < self.0
+    }
+}
+
+/// The lots of all clients in one round of one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lots {
+    start: u64,
+    twist: u64,
+}
+
+impl Lots {
+    /// The lots of `round` in `stream` under `seed`.
+    pub fn new(seed: Seed, stream: Stream, round: u64) -> Self {
+        let mut key = mix(seed.0 ^ 0xA6E5_1CE0_F0C1_1E57);
+        key = mix(key.wrapping_add(stream.0.wrapping_mul(GOLDEN)));
+        key = mix(key.wrapping_add(round.wrapping_mul(GOLDEN)));
+        Self { start: key, twist: mix(key ^ GOLDEN) }
+    }
+
+    /// The lot of one client (or of one draw, in streams that count draws).
+    #[inline]
+    pub const fn of(&self, index: u64) -> Lot {
+        let mut z = self.start.wrapping_add(index.wrapping_mul(GOLDEN));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z ^= self.twist;
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Lot(z ^ (z >> 31))
+    }
+
+    /// An unending sequence of random numbers that belongs to one client of this round, for
+    /// distributions that need more than one number; works with `rand` and `rand_distr`.
+    pub fn sequence(&self, index: u64) -> Sequence {
+        let key = self.of(index).0;
+        Sequence { lots: Self { start: key, twist: mix(key ^ self.twist) }, next: 0 }
+    }
+}
+
+/// A sequence of random numbers, made by [`Lots::sequence`].
+#[derive(Debug, Clone)]
+pub struct Sequence {
+    lots: Lots,
+    next: u64,
+}
+
+impl TryRng for Sequence {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        self.try_next_u64().map(|bits| (bits >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let bits = self.lots.of(self.next).0;
+        self.next = self.next.wrapping_add(1);
+        Ok(bits)
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in bytes.chunks_mut(8) {
+            let word = self.try_next_u64()?.to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// The finaliser of SplitMix64.
+const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_core::Rng;
+
+    #[test]
+    fn chance_is_the_comparison_of_the_unit_number() {
+        let lots = Lots::new(Seed(1), Stream::LOT, 7);
+        for p in [0.0, 1e-300, 0.15, 1.0 / 3.0, 0.5, 1.0 - f64::EPSILON / 2.0, 1.0] {
+            let chance = Chance::new(p);
+            for client in 0..2_000 {
+                let lot = lots.of(client);
+                assert_eq!(chance.wins(lot), lot.unit() < p, "p = {p}, lot = {}", lot.unit());
+            }
+            // The lots next to the threshold itself, which random ones never hit.
+            let threshold = (p * (1u64 << 53) as f64) as u64;
+            for k in threshold.saturating_sub(2)..=(threshold + 2).min((1 << 53) - 1) {
+                let lot = Lot::from_bits(k << 11);
+                assert_eq!(chance.wins(lot), lot.unit() < p);
+            }
+        }
+        assert_eq!(Chance::new(1.0), Chance::CERTAIN);
+        assert_eq!(Chance::new(0.0), Chance::NEVER);
+    }
+
+    /// Pearson's statistic over 256 cells for 2^16 numbers, along each coordinate and along
+    /// differences: the 99.99% quantile of chi-square with 255 degrees of freedom is 347.
+    #[test]
+    fn lots_are_uniform_along_every_coordinate() {
+        let count = 1u64 << 16;
+        let by_client = |i: u64| Lots::new(Seed(3), Stream::LOT, 5).of(i);
+        let by_round = |i: u64| Lots::new(Seed(3), Stream::LOT, i).of(17);
+        let by_seed = |i: u64| Lots::new(Seed(i), Stream::LOT, 5).of(17);
+        let by_stream = |i: u64| Lots::new(Seed(3), Stream::custom(i), 5).of(17);
+        let diagonal = |i: u64| Lots::new(Seed(3), Stream::LOT, i).of(i);
+        let walks: [(&str, &dyn Fn(u64) -> Lot); 5] = [
+            ("client", &by_client),
+            ("round", &by_round),
+            ("seed", &by_seed),
+            ("stream", &by_stream),
+            ("diagonal", &diagonal),
+        ];
+        for (name, walk) in walks {
+            let cells: [fn(u64, u64) -> u64; 4] = [
+                |a, _| a >> 56,
+                |a, _| (a >> 11) & 255,
+                // Neighbours must be independent: their difference is uniform too.
+                |a, b| a.wrapping_sub(b) >> 56,
+                |a, b| (a ^ b) >> 56,
+            ];
+            for (which, cell) in cells.iter().enumerate() {
+                let mut seen = [0u32; 256];
+                for i in 0..count {
+                    seen[cell(walk(i).bits(), walk(i + 1).bits()) as usize] += 1;
+                }
+                let mean = count as f64 / 256.0;
+                let chi2: f64 = seen.iter().map(|&k| (k as f64 - mean).powi(2) / mean).sum();
+                assert!((180.0..347.0).contains(&chi2), "{name}, cell {which}: chi2 = {chi2}");
+            }
+        }
+    }
+
+    #[test]
+    fn flipping_one_input_bit_flips_half_of_the_output_bits() {
+        let lot = |seed, round, client| Lots::new(Seed(seed), Stream::LOT, round).of(client).bits();
+        for bit in 0..32 {
+            let mut flips = [0u32; 3];
+            for k in 0..1_000u64 {
+                let base = lot(k, k, k);
+                flips[0] += (base ^ lot(k ^ (1 << bit), k, k)).count_ones();
+                flips[1] += (base ^ lot(k, k ^ (1 << bit), k)).count_ones();
+                flips[2] += (base ^ lot(k, k, k ^ (1 << bit))).count_ones();
+            }
+            for total in flips {
+                // 64,000 fair bits: mean 32,000, sd 126; 6 sd allowed.
+                assert!((31_240..32_760).contains(&total), "bit {bit}: {total}");
+            }
+        }
+    }
+
+    #[test]
+    fn sequences_repeat_and_differ_between_clients() {
+        let lots = Lots::new(Seed(9), Stream::SIZE, 0);
+        let take = |client| {
+            let mut sequence = lots.sequence(client);
+            (0..4).map(|_| sequence.next_u64()).collect::<Vec<_>>()
+        };
+        assert_eq!(take(3), take(3));
+        assert_ne!(take(3), take(4));
+        let mut bytes = [0u8; 11];
+        lots.sequence(3).fill_bytes(&mut bytes);
+        assert_eq!(bytes[..8], take(3)[0].to_le_bytes());
+    }
+}

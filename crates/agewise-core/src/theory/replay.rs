@@ -1,0 +1,51 @@
+//! Policies without randomness repeat themselves: one period, played once, is their whole theory.
+
+use crate::setting::{EmptyCohort, Setting};
+use crate::weighting::{Weighed, Weighting, weigh};
+
+/// The most decisions (rounds times clients) that a replay may take: about a tenth of a second.
+pub(crate) const MOST_DECISIONS: u64 = 20_000_000;
+
+/// What one period shows.
+pub(crate) struct Replay {
+    pub(crate) cohort_sizes: Vec<u64>,
+    pub(crate) sigma: f64,
+}
+
+/// Plays `rounds` rounds in which `takes_part(round, client)` says who is there. A forced client is any
+/// client with the same chance, so it is counted as everyone's n-th part.
+pub(crate) fn replay(
+    setting: &Setting,
+    weighting: Weighting,
+    rounds: u64,
+    takes_part: impl Fn(u64, u32) -> bool,
+) -> Replay {
+    let clients = setting.clients();
+    let sizes = setting.sizes();
+    let weighed = |client| Weighed {
+        draws: 1,
+        size: sizes.of(client),
+        share: sizes.share(client),
+        inclusion: setting.rate(client),
+    };
+    let mut cohort_sizes = Vec::with_capacity(rounds as usize);
+    let mut square = 0.0;
+    let mut forced = 0.0;
+    let mut mean = vec![0.0; clients as usize];
+    for round in 0..rounds {
+        let cohort: Vec<u32> = (0..clients).filter(|&client| takes_part(round, client)).collect();
+        cohort_sizes.push(cohort.len() as u64);
+        if cohort.is_empty() && setting.empty_cohort() == EmptyCohort::ForceOne {
+            forced += 1.0;
+        }
+        let members: Vec<Weighed> = cohort.iter().map(|&client| weighed(client)).collect();
+        for (&client, weight) in cohort.iter().zip(weigh(weighting, &members)) {
+            square += weight * weight;
+            mean[client as usize] += weight;
+        }
+    }
+    let rounds = rounds as f64;
+    let everyones = forced / f64::from(clients);
+    let mean_square = mean.iter().map(|sum| ((sum + everyones) / rounds).powi(2)).sum::<f64>();
+    Replay { cohort_sizes, sigma: (square + forced) / rounds - mean_square }
+}

@@ -1,0 +1,152 @@
+//! The figure: what stands in it, and the ways out of it.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use crate::error::DrawError;
+use crate::layout::draw_figure;
+use crate::legend::LegendPosition;
+use crate::panel::Panel;
+use crate::raster::render_png;
+use crate::save::write_atomically;
+
+/// Panels side by side under one heading, with a shared legend and a caption.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    pub(crate) title: String,
+    pub(crate) subtitle: String,
+    pub(crate) caption: String,
+    pub(crate) panels: Vec<Panel>,
+    pub(crate) legend: LegendPosition,
+    pub(crate) panel_height: f64,
+    columns: Option<usize>,
+    width: Option<f64>,
+}
+
+/// Panels in a row when the caller does not say.
+const DEFAULT_COLUMNS: usize = 3;
+/// Width of a figure with one column of panels.
+const DEFAULT_SINGLE_WIDTH: f64 = 760.0;
+/// Width of a figure with several columns of panels.
+const DEFAULT_WIDTH: f64 = 1100.0;
+const DEFAULT_PANEL_HEIGHT: f64 = 360.0;
+/// Widths and heights beyond this are cut to it.
+const LARGEST_SIDE: f64 = 20_000.0;
+/// Pixels per SVG unit of saved PNG files: sharp on dense screens and in print.
+const SAVED_PNG_SCALE: f32 = 2.0;
+
+impl Figure {
+    /// A figure without panels. The title may be empty.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self {
+            title: title.into(),
+            subtitle: String::new(),
+            caption: String::new(),
+            panels: Vec::new(),
+            legend: LegendPosition::default(),
+            panel_height: DEFAULT_PANEL_HEIGHT,
+            columns: None,
+            width: None,
+        }
+    }
+
+    /// Sets the grey text under the title.
+    #[must_use]
+    pub fn subtitle(mut self, subtitle: impl Into<String>) -> Self {
+        self.subtitle = subtitle.into();
+        self
+    }
+
+    /// Sets the text under the panels; it is broken into lines, and line breaks are kept.
+    #[must_use]
+    pub fn caption(mut self, caption: impl Into<String>) -> Self {
+        self.caption = caption.into();
+        self
+    }
+
+    /// Adds a panel, to the right of the others or in the next row.
+    #[must_use]
+    pub fn panel(mut self, panel: Panel) -> Self {
+        self.panels.push(panel);
+        self
+    }
+
+    /// Sets where the legend stands.
+    #[must_use]
+    pub fn legend(mut self, position: LegendPosition) -> Self {
+        self.legend = position;
+        self
+    }
+
+    /// Sets how many panels stand in a row, at most; otherwise three.
+    #[must_use]
+    pub fn columns(mut self, columns: usize) -> Self {
+        self.columns = Some(columns);
+        self
+    }
+
+    /// Sets the width in SVG units (otherwise 1100, or 760 for a single column). Panels that
+    /// would become too narrow to read make the figure wider.
+    #[must_use]
+    pub fn width(mut self, width: f64) -> Self {
+        self.width = Some(width).filter(|width| width.is_finite());
+        self
+    }
+
+    /// Sets the height of each row of panels with titles and axes (otherwise 360). The height of
+    /// the figure follows from it, so that heading, legend and caption always have their room.
+    #[must_use]
+    pub fn panel_height(mut self, height: f64) -> Self {
+        if height.is_finite() {
+            self.panel_height = height.min(LARGEST_SIDE);
+        }
+        self
+    }
+
+    /// Columns of the grid of panels; at least one.
+    pub(crate) fn column_count(&self) -> usize {
+        self.columns.unwrap_or(DEFAULT_COLUMNS).min(self.panels.len()).max(1)
+    }
+
+    /// The width asked for, or the default one.
+    pub(crate) fn total_width(&self) -> f64 {
+        let default = if self.column_count() == 1 { DEFAULT_SINGLE_WIDTH } else { DEFAULT_WIDTH };
+        self.width.unwrap_or(default).min(LARGEST_SIDE)
+    }
+
+    /// The figure in words, for readers who cannot see it.
+    pub(crate) fn description(&self) -> String {
+        let panels = self.panels.iter().map(Panel::description);
+        let texts = [self.subtitle.clone()].into_iter().chain(panels).chain([self.caption.clone()]);
+        texts
+            .map(|text| text.trim().trim_end_matches('.').to_owned())
+            .filter(|text| !text.is_empty())
+            .map(|text| text + ".")
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// Draws the figure as SVG. The same figure always gives the same text.
+    pub fn to_svg(&self) -> String {
+        draw_figure(self)
+    }
+
+    /// Draws the figure as PNG with `scale` pixels per SVG unit, from the SVG of
+    /// [`to_svg`](Self::to_svg) and with embedded fonts.
+    pub fn to_png(&self, scale: f32) -> Result<Vec<u8>, DrawError> {
+        render_png(&self.to_svg(), scale)
+    }
+
+    /// Saves the figure as SVG or PNG (with two pixels per SVG unit), by the extension of `path`.
+    /// The file is complete or not there: a failed write leaves nothing behind.
+    pub fn save(&self, path: &Path) -> Result<(), DrawError> {
+        let extension = path.extension().map(OsStr::to_ascii_lowercase);
+        let bytes = match extension.as_deref().and_then(|extension| extension.to_str()) {
+            Some("svg") => self.to_svg().into_bytes(),
+            Some("png") => self.to_png(SAVED_PNG_SCALE)?,
+            _ => return Err(DrawError::UnknownFormat { path: path.to_owned() }),
+        };
+        write_atomically(path, &bytes)
+            .map_err(|source| DrawError::Write { path: path.to_owned(), source })
+    }
+}

@@ -1,0 +1,51 @@
+//! Figures of agewise: a small chart grammar, drawn as SVG, and as PNG from the same SVG.
+//!
+//! A [`Figure`] holds [`Panel`]s, a panel holds two [`Axis`] and any number of [`Series`]. Series
+//! of the same name look alike in all panels and share one entry in the legend. Nothing in the
+//! data can make drawing fail: what cannot be shown is left out, and a panel without anything to
+//! show says so.
+//!
+//! ```
+//! use agewise_report::{Axis, Figure, Panel, Series, SeriesStyle};
+//!
+//! let chance = Panel::new(
+//!     "Chance to take part, by age",
+//!     Axis::linear("age (rounds)").integer_ticks(),
+//!     Axis::linear("probability").range(0.0, 1.0),
+//! )
+//! .series(Series::new("random", SeriesStyle::Line, (0..=10).map(|age| (f64::from(age), 0.15))));
+//! let figure = Figure::new("Who takes part").panel(chance).caption("15 of 100 clients a round.");
+//! assert!(figure.to_svg().starts_with("<svg"));
+//! ```
+//!
+//! How it works: the layout measures all text with the embedded font, gives every block its
+//! room, and writes SVG elements from back to front. Colours, sizes and spacing are in one
+//! module, `theme`; the looks of the series are in `palette`.
+
+mod axis;
+mod decimate;
+mod error;
+mod figure;
+mod geometry;
+mod layout;
+mod legend;
+mod marks;
+mod palette;
+mod panel;
+mod plot;
+mod raster;
+mod references;
+mod save;
+mod series;
+mod svg;
+mod text;
+mod theme;
+mod tick_labels;
+mod ticks;
+
+pub use axis::Axis;
+pub use error::DrawError;
+pub use figure::Figure;
+pub use legend::LegendPosition;
+pub use panel::{Panel, ReferenceLine};
+pub use series::{Series, SeriesStyle};
