@@ -52,8 +52,11 @@ pub(crate) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str> + 
     let nearest = known
         .clone()
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
-        .min()
-        .filter(|(distance, name)| *distance <= 2.max(name.len() / 3));
+        .filter(|(distance, name)| {
+            // A typing error or two, or a name that was only begun.
+            *distance <= 2.max(name.len() / 3) || (unknown.len() > 2 && name.starts_with(unknown))
+        })
+        .min();
     let list = known.collect::<Vec<_>>().join(", ");
     match nearest {
         Some((_, name)) => format!("one of {list} (did you mean {name}?)"),
@@ -77,6 +80,7 @@ mod tests {
     fn suggests_only_what_is_near() {
         let known = ["random", "markov-optimal"];
         assert!(suggest("markov-optimum", known.into_iter()).contains("did you mean markov-opt"));
+        assert!(suggest("markov", known.into_iter()).contains("did you mean markov-opt"));
         assert!(!suggest("zzz", known.into_iter()).contains("did you mean"));
     }
 }

@@ -1,1 +1,25 @@
-//! agewise.
+//! agewise: balanced client participation in federated learning. Who trains next?
+//!
+//! This crate is the front door: it re-exports the rooms of the house and holds the `agewise` command.
+//!
+//! - [`core`][]: ages, policies, theory, participation metrics.
+//! - [`report`][]: figures.
+//! - [`theory`][]: what the policies do, before anything is run.
+//!
+//! ```
+//! use agewise::core::{PolicySpec, SettingParams};
+//! use agewise::theory::{TheoryReport, TheoryRequest};
+//!
+//! let setting = SettingParams::new(100, 15, 10).check()?;
+//! let policies = PolicySpec::parse_list("random,oldest-first")?;
+//! let report = TheoryReport::new(&TheoryRequest::new(setting, policies))?;
+//! assert!((report.policies[0].theory.var_interval - 37.8).abs() < 0.1);
+//! assert!((report.policies[1].theory.var_interval - 0.22).abs() < 0.01);
+//! # Ok::<(), agewise::core::Error>(())
+//! ```
+
+pub use agewise_core as core;
+pub use agewise_report as report;
+
+pub mod cli;
+pub mod theory;

@@ -1,2 +1,7 @@
-//! bin
-fn main() {}
+//! The `agewise` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    agewise::cli::main()
+}

@@ -40,19 +40,16 @@ impl AgeLaw {
         IntervalMoments { mean, variance }
     }
 
-    /// P(X = 1), P(X = 2), ..., until less than `rest` is left or `longest` values are there.
-    pub fn interval_distribution(&self, rest: f64, longest: usize) -> Vec<f64> {
+    /// The values x that X can take, in order, each with P(X = x). Unending, unless X has a longest value.
+    pub fn interval_distribution(&self) -> impl Iterator<Item = (u64, f64)> {
+        // Ages that are never due are skipped, not walked through: there may be billions of them.
         let mut waiting = 1.0;
-        let mut distribution = Vec::new();
-        for age in 0.. {
-            if waiting <= rest || distribution.len() >= longest {
-                break;
-            }
+        (u64::from(self.zeros)..).map_while(move |age| {
             let p = self.probability(age);
-            distribution.push(waiting * p);
+            let here = waiting * p;
             waiting *= 1.0 - p;
-        }
-        distribution
+            (here > 0.0 || waiting > 0.0).then_some((age + 1, here))
+        })
     }
 
     /// The longest possible X, or `None` where a client may wait for any number of rounds.
@@ -76,9 +73,9 @@ mod tests {
             AgeLaw::new(&[0.2, 0.0, 0.9, 0.05]).unwrap(),
         ];
         for law in laws {
-            let distribution = law.interval_distribution(1e-18, 100_000);
+            let distribution: Vec<_> = law.interval_distribution().take(10_000).collect();
             let moment = |power: i32| -> f64 {
-                distribution.iter().enumerate().map(|(k, q)| q * (k as f64 + 1.0).powi(power)).sum()
+                distribution.iter().map(|&(x, p)| p * (x as f64).powi(power)).sum()
             };
             let moments = law.interval();
             assert!((moment(0) - 1.0).abs() < 1e-12);
@@ -99,6 +96,13 @@ mod tests {
     fn tiny_variances_of_long_intervals_keep_their_digits() {
         let law = AgeLaw::optimal(999_999.25, 1_000_000).unwrap();
         assert!((law.interval().variance - 0.1875).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_distribution_starts_where_the_law_does() {
+        let all = |law: AgeLaw| law.interval_distribution().collect::<Vec<_>>();
+        assert_eq!(all(AgeLaw::optimal(5.0, 10).unwrap()), [(5, 1.0)]);
+        assert_eq!(all(AgeLaw::new(&[0.5, 0.0, 1.0]).unwrap()), [(1, 0.5), (2, 0.0), (3, 0.5)]);
     }
 
     #[test]

@@ -12,15 +12,21 @@ impl AgeLaw {
     pub fn optimal(interval: f64, max_age: u32) -> Result<Self> {
         let interval = check_interval(interval)?;
         let max_age = check_max_age(u64::from(max_age))?;
-        let whole = interval.floor();
-        if f64::from(max_age) < whole {
+        if f64::from(max_age) < interval.floor() {
             let p = 1.0 / (interval - f64::from(max_age));
             return Ok(Self { zeros: max_age, tail: vec![p], max_age });
         }
-        let zeros = whole as u32 - 1;
+        Ok(Self { max_age, ..Self::unsaturated(interval) })
+    }
+
+    /// The optimal law that never saturates: nobody waits longer than ceil(n/m) rounds.
+    ///
+    /// The interval is a checked one, at most the number of clients, so its parts fit.
+    pub(crate) fn unsaturated(interval: f64) -> Self {
+        let whole = interval.floor();
         let p = whole + 1.0 - interval;
         let tail = if p == 1.0 { vec![1.0] } else { vec![p, 1.0] };
-        Ok(Self { zeros, tail, max_age })
+        Self { zeros: whole as u32 - 1, tail, max_age: whole as u32 }
     }
 
     /// The least possible Var[X] for a target interval and `max_age` (Theorem 2).

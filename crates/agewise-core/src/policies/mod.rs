@@ -54,6 +54,7 @@ mod tests {
         }
         let error = find("oldest").unwrap_err().to_string();
         assert!(error.contains("one of random, probabilistic"), "{error}");
+        assert!(error.contains("did you mean oldest-first?"), "{error}");
         assert!(find("markov-optimum").unwrap_err().to_string().contains("markov-optimal?"));
     }
 

@@ -49,13 +49,8 @@ impl Policy for OldestFirst {
     }
 
     fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
-        let theory = PolicyTheory::fixed_cohort(setting, &equivalent_law(setting)?);
+        // A client's selections follow the optimal law, whatever `max_age` is.
+        let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
         Ok(theory.with_sigma(Some(uniform_subset_sigma(setting, weighting))))
     }
-}
-
-/// The law that a client's selections follow in the steady state: the optimal one, whatever `max_age`.
-pub(super) fn equivalent_law(setting: &Setting) -> Result<AgeLaw> {
-    let due = (setting.interval().ceil() as u32).clamp(1, crate::law::LARGEST_MAX_AGE);
-    AgeLaw::optimal(setting.interval(), due)
 }

@@ -12,8 +12,8 @@
 //! `reshuffle`, c being random and public. The set of phases stays as it is, and so do the cohort
 //! sizes; what changes is who has which phase. A client that swaps may have one shorter or longer interval.
 
-use super::oldest_first::equivalent_law;
 use crate::error::Result;
+use crate::law::AgeLaw;
 use crate::policy::{LocalRule, Pick, Policy, PolicyEntry, Round, ask_everyone};
 use crate::random::{Chance, Lot, Lots, Seed, Stream};
 use crate::setting::{EmptyCohort, Setting};
@@ -191,7 +191,7 @@ impl Policy for Phased {
     }
 
     fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
-        let theory = PolicyTheory::fixed_cohort(setting, &equivalent_law(setting)?);
+        let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
         let cohorts = self.cohorts(weighting);
         let rounds = cohorts.sizes.len() as f64;
         let mean = cohorts.sizes.iter().sum::<u64>() as f64 / rounds;

@@ -4,13 +4,15 @@
 //! order, needs no memory but the ages, and a client that was away when its turn came is the next to be
 //! asked. Nothing is random, so the same clients meet again and again.
 
-use super::oldest_first::equivalent_law;
 use crate::error::Result;
+use crate::law::AgeLaw;
 use crate::policy::{Pick, Policy, PolicyEntry, Round, smallest_by_key};
 use crate::random::Seed;
 use crate::setting::Setting;
+use crate::theory::replay::{MOST_DECISIONS, replay};
+use crate::theory::rhythm;
 use crate::theory::windows::rhythm_window_sd;
-use crate::theory::{PolicyTheory, WINDOW_LENGTHS, uniform_subset_sigma};
+use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, uniform_subset_sigma};
 use crate::weighting::Weighting;
 use std::cmp::Reverse;
 
@@ -43,11 +45,24 @@ impl Policy for RoundRobin {
 
     fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
         let rate = f64::from(setting.cohort()) / f64::from(setting.clients());
-        // Which clients meet is fixed, so cohorts are no random subsets: data sizes have no closed form.
-        let known = weighting != Weighting::DataSize || setting.sizes().are_equal();
-        let sigma = known.then(|| uniform_subset_sigma(setting, weighting));
-        let theory = PolicyTheory::fixed_cohort(setting, &equivalent_law(setting)?);
+        let sigma = if weighting == Weighting::DataSize && !setting.sizes().are_equal() {
+            replayed_sigma(setting)
+        } else {
+            Some(uniform_subset_sigma(setting, weighting))
+        };
+        let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
         let window_sd = rhythm_window_sd(rate, &WINDOW_LENGTHS);
         Ok(PolicyTheory { window_sd, ..theory }.with_sigma(sigma))
     }
+}
+
+/// Which clients meet is fixed, so cohorts are no random subsets: with data sizes, play one period.
+fn replayed_sigma(setting: &Setting) -> Option<Sigma> {
+    let (n, m) = (u64::from(setting.clients()), u64::from(setting.cohort()));
+    let period = rhythm::period(setting.clients(), setting.cohort());
+    let short = period.checked_mul(n).is_some_and(|decisions| decisions <= MOST_DECISIONS);
+    short.then(|| {
+        let takes_part = |round, client| (u64::from(client) + n - round * m % n) % n < m;
+        Sigma::exact(replay(setting, Weighting::DataSize, period, takes_part).sigma)
+    })
 }

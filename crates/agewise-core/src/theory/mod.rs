@@ -142,7 +142,11 @@ pub(crate) fn unbiased_sigma(setting: &Setting, inclusion: impl Fn(u32) -> f64) 
 
 /// P(X = x) until a millionth is left, or 20,000 values are there.
 pub(crate) fn distribution_for_drawing(law: &AgeLaw) -> Vec<(u64, f64)> {
-    let distribution = law.interval_distribution(1e-6, 2_000_000);
-    let positive = (1..).zip(distribution).filter(|(_, p)| *p > 0.0);
-    positive.take(20_000).collect()
+    let mut rest = 1.0;
+    let enough = |&(_, p): &(u64, f64)| {
+        let before = rest;
+        rest -= p;
+        before > 1e-6
+    };
+    law.interval_distribution().take_while(enough).take(20_000).collect()
 }

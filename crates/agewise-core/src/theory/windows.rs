@@ -11,12 +11,14 @@ use std::collections::BTreeMap;
 pub fn renewal_window_sd(law: &AgeLaw, lengths: &[u32]) -> BTreeMap<u32, f64> {
     let rate = law.rate();
     let longest = lengths.iter().copied().max().unwrap_or(0) as usize;
-    let interval = law.interval_distribution(0.0, longest);
+    let mut interval = vec![0.0; longest + 1];
+    for (x, p) in law.interval_distribution().take_while(|(x, _)| *x <= longest as u64) {
+        interval[x as usize] = p;
+    }
     let mut selected_after = vec![0.0; longest + 1];
     selected_after[0] = 1.0;
     for k in 1..=longest {
-        let last = interval.len().min(k);
-        let ways = (1..=last).map(|x| interval[x - 1] * selected_after[k - x]);
+        let ways = (1..=k).map(|x| interval[x] * selected_after[k - x]);
         selected_after[k] = ways.sum();
     }
     let variance = |length: u32| {
