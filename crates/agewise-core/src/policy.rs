@@ -195,7 +195,49 @@ impl Pick {
 
 /// A way to choose who trains next.
 ///
-/// The steps to a new one are in `docs/policies.md`: one file in `policies/`, one line of registration.
+/// A policy of the house is one file in `policies/` and one line of registration; one of your own can
+/// live anywhere:
+///
+/// ```
+/// use agewise_core::theory::PolicyTheory;
+/// use agewise_core::{
+///     Availability, Error, Pick, Policy, Report, Result, Round, Seed, Selector, Setting,
+///     SettingParams, Start, Weighting,
+/// };
+///
+/// /// The m clients whose last reported loss is highest; who never reported comes first.
+/// #[derive(Debug)]
+/// struct HighestLoss;
+///
+/// impl Policy for HighestLoss {
+///     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
+///         let loss = |client: &u32| round.reports().loss(*client).unwrap_or(f32::INFINITY);
+///         let mut clients: Vec<u32> = round.available().collect();
+///         clients.sort_by(|a, b| loss(b).total_cmp(&loss(a)));
+///         clients.truncate(round.setting().cohort() as usize);
+///         clients.sort_unstable();
+///         clients.into_iter().map(Pick::once).collect()
+///     }
+///     fn inclusion(&self, round: &Round<'_>, client: u32) -> f64 {
+///         round.setting().rate(client)
+///     }
+///     fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+///         vec![0; setting.clients() as usize]
+///     }
+///     fn theory(&self, _: &Setting, _: Weighting) -> Result<PolicyTheory> {
+///         Err(Error::new("policy", "highest-loss", "a policy with closed forms"))
+///     }
+/// }
+///
+/// let setting = SettingParams::new(4, 2, 5).check()?;
+/// let policy = Box::new(HighestLoss);
+/// let mut selector =
+///     Selector::with_policy(policy, Weighting::Uniform, setting, Seed(1), Start::Cold);
+/// let report = |client, loss| Report { client, loss: Some(loss), duration: None };
+/// selector.finish(&[report(0, 0.1), report(1, 2.0), report(2, 0.5), report(3, 0.9)])?;
+/// assert_eq!(selector.select(Availability::Everyone)?.clients, [1, 3]);
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Policy: Debug + Send + Sync {
     /// Chooses the clients of a round: available ones, each at most once, in increasing order.
     ///
