@@ -1,4 +1,4 @@
-//! Theorem 2: the law with the least Var[X] among all laws with the same rate and `max_age`.
+//! Theorem 2: the law with the least Var\[X\] among all laws with the same rate and `max_age`.
 
 use super::{AgeLaw, check_interval, check_max_age};
 use crate::error::Result;
@@ -29,7 +29,7 @@ impl AgeLaw {
         Self { zeros: whole as u32 - 1, tail, max_age: whole as u32 }
     }
 
-    /// The least possible Var[X] for a target interval and `max_age` (Theorem 2).
+    /// The least possible Var\[X\] for a target interval and `max_age` (Theorem 2).
     pub fn optimal_variance(interval: f64, max_age: u32) -> Result<f64> {
         let interval = check_interval(interval)?;
         let max_age = f64::from(check_max_age(u64::from(max_age))?);
