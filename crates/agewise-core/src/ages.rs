@@ -8,28 +8,32 @@ use crate::error::{Error, Result};
 use crate::sizes::check_clients;
 use serde::{Deserialize, Serialize};
 
-/// The age of every client at the beginning of a round.
+/// The age of every client at the beginning of a round; 4 bytes per client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "StoredAges")]
 pub struct Ages {
-    round: u64,
-    /// The round at which the age was 0: one after the last credited one, negative for first ages.
-    waiting_since: Vec<i64>,
+    round: u32,
+    /// The round at which the age was 0 (one after the last credited round), plus [`EPOCH`].
+    waiting_since: Vec<u32>,
 }
 
-/// First ages above this are refused, so that rounds and ages can be added without overflow.
-const OLDEST: u64 = 1 << 62;
+/// Round 0: what lies before it is for first ages, what lies behind it for the rounds to come.
+const EPOCH: u32 = 3_000_000_000;
+/// First ages above this count as this; a hundred years of rounds of one second.
+const OLDEST: u64 = EPOCH as u64;
+/// The last round that can be played; forty years of rounds of one second.
+const LAST_ROUND: u32 = u32::MAX - EPOCH - 1;
 
 impl Ages {
     /// Ages at the beginning of round 0.
     pub fn new(first: impl IntoIterator<Item = u64>) -> Self {
-        let since = |age: u64| -(age.min(OLDEST) as i64);
+        let since = |age: u64| EPOCH - age.min(OLDEST) as u32;
         Self { round: 0, waiting_since: first.into_iter().map(since).collect() }
     }
 
     /// All ages 0 at the beginning of round 0.
     pub fn cold(clients: u32) -> Self {
-        Self { round: 0, waiting_since: vec![0; clients as usize] }
+        Self { round: 0, waiting_since: vec![EPOCH; clients as usize] }
     }
 
     /// The number of clients.
@@ -39,24 +43,27 @@ impl Ages {
 
     /// The round that is about to be played.
     pub fn round(&self) -> u64 {
-        self.round
+        u64::from(self.round)
     }
 
     /// The age of one client: the rounds since it was last credited.
     pub fn of(&self, client: u32) -> u64 {
-        (self.round as i64 - self.waiting_since[client as usize]) as u64
+        u64::from(EPOCH + self.round - self.waiting_since[client as usize])
     }
 
     /// The ages of all clients, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
-        self.waiting_since.iter().map(|since| (self.round as i64 - since) as u64)
+        self.waiting_since.iter().map(|since| u64::from(EPOCH + self.round - since))
     }
 
     /// Ends the round: the credited clients have age 0 in the next one, all others grow older by one.
     ///
     /// A client that is unknown or credited twice is an error, and the ages are then as they were.
     pub fn advance(&mut self, credited: &[u32]) -> Result<()> {
-        let next = self.round as i64 + 1;
+        if self.round >= LAST_ROUND {
+            return Err(Error::new("round", self.round, format!("fewer than {LAST_ROUND} rounds")));
+        }
+        let next = EPOCH + self.round + 1;
         let mut before = Vec::with_capacity(credited.len());
         for &client in credited {
             let refused = match self.waiting_since.get_mut(client as usize) {
@@ -81,8 +88,8 @@ impl Ages {
 /// What is stored of [`Ages`]; checked when it is read back.
 #[derive(Deserialize)]
 struct StoredAges {
-    round: u64,
-    waiting_since: Vec<i64>,
+    round: u32,
+    waiting_since: Vec<u32>,
 }
 
 impl TryFrom<StoredAges> for Ages {
@@ -91,13 +98,13 @@ impl TryFrom<StoredAges> for Ages {
     fn try_from(stored: StoredAges) -> Result<Self> {
         let StoredAges { round, waiting_since } = stored;
         check_clients(waiting_since.len() as u64)?;
-        if round > OLDEST {
-            return Err(Error::new("round", round, format!("at most {OLDEST}")));
+        if round > LAST_ROUND {
+            return Err(Error::new("round", round, format!("at most {LAST_ROUND}")));
         }
         for (client, &since) in waiting_since.iter().enumerate() {
-            if since > round as i64 || since < -(OLDEST as i64) {
+            if since > EPOCH + round {
                 let field = format!("waiting_since[{client}]");
-                return Err(Error::new(field, since, format!("at most the round, {round}")));
+                return Err(Error::new(field, since, format!("at most {}", EPOCH + round)));
             }
         }
         Ok(Self { round, waiting_since })
@@ -125,6 +132,15 @@ mod tests {
     }
 
     #[test]
+    fn the_ends_of_the_range_are_safe() {
+        let mut ages = Ages::new([u64::MAX, OLDEST - 1, 0]);
+        assert_eq!(ages.iter().collect::<Vec<_>>(), [OLDEST, OLDEST - 1, 0]);
+        ages.round = LAST_ROUND;
+        assert_eq!(ages.of(0), OLDEST + u64::from(LAST_ROUND));
+        assert_eq!(ages.advance(&[0]).unwrap_err().field(), "round");
+    }
+
+    #[test]
     fn a_refused_credit_changes_nothing() {
         let mut ages = Ages::new([5, 6, 7]);
         let before = ages.clone();
@@ -141,9 +157,9 @@ mod tests {
         let text = serde_json::to_string(&ages).unwrap();
         assert_eq!(serde_json::from_str::<Ages>(&text).unwrap(), ages);
         for bad in [
-            r#"{"round":1,"waiting_since":[2]}"#,
-            r#"{"round":1,"waiting_since":[-9223372036854775808]}"#,
-            r#"{"round":18446744073709551615,"waiting_since":[0]}"#,
+            r#"{"round":1,"waiting_since":[3000000002]}"#,
+            r#"{"round":1,"waiting_since":[-1]}"#,
+            r#"{"round":4294967295,"waiting_since":[0]}"#,
             r#"{"round":1,"waiting_since":[]}"#,
         ] {
             assert!(serde_json::from_str::<Ages>(bad).is_err(), "{bad}");

@@ -33,7 +33,9 @@ pub use law::{
     AgeLaw, IntervalMoments, LARGEST_MAX_AGE, LawFamily, Laws, StationaryAge, proportional_rates,
 };
 pub use policies::{POLICIES, build as build_policy, find as find_policy};
-pub use policy::{Availability, LocalRule, Pick, Policy, PolicyEntry, Report, Reports, Round};
+pub use policy::{
+    Availability, LocalRule, Pick, Plan, Policy, PolicyEntry, Ranking, Report, Reports, Round,
+};
 pub use random::{Chance, Lot, Lots, Seed, Sequence, Stream};
 pub use selector::{Cohort, Selector, SelectorState};
 pub use setting::{EmptyCohort, Setting, SettingParams, Start};

@@ -6,7 +6,7 @@
 
 use crate::ages::Ages;
 use crate::error::{Error, Result};
-use crate::law::AgeLaw;
+use crate::law::{AgeLaw, Laws};
 use crate::random::{Lot, Lots, Seed, Stream};
 use crate::setting::{Setting, check_length};
 use crate::sizes::Sizes;
@@ -14,6 +14,7 @@ use crate::spec::PolicySpec;
 use crate::theory::PolicyTheory;
 use crate::weighting::Weighting;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::fmt::Debug;
 
 /// Who can take part in a round.
@@ -258,10 +259,68 @@ pub trait Policy: Debug + Send + Sync {
         None
     }
 
+    /// How the policy chooses, for an engine that keeps clients in order of age and need not look at
+    /// all of them.
+    fn plan(&self) -> Plan<'_> {
+        Plan::Select
+    }
+
     /// The age law that everyone follows, if that is how the policy works.
     fn age_law(&self) -> Option<&AgeLaw> {
-        None
+        match self.plan() {
+            Plan::Laws(laws) => laws.common(),
+            _ => None,
+        }
     }
+}
+
+/// How a policy chooses: a description from which the same cohorts follow as from [`Policy::select`].
+#[derive(Debug, Clone, Copy)]
+pub enum Plan<'a> {
+    /// Each available client takes part iff its lot wins against its law.
+    Laws(&'a Laws),
+    /// The first m available clients by this order.
+    Ranked(Ranking),
+    /// By nothing simpler than asking [`Policy::select`].
+    Select,
+}
+
+/// An order of clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ranking {
+    /// By lot alone.
+    Lots,
+    /// Older clients first, then by lot.
+    OldestThenLots,
+    /// Older clients first, then by number.
+    OldestThenNumbers,
+}
+
+impl Ranking {
+    /// The first m available clients of a round, in increasing order of client.
+    pub(crate) fn select(self, round: &Round<'_>) -> Vec<Pick> {
+        let lots = round.lots(Stream::LOT);
+        let lot = |client: u32| lots.of(u64::from(client));
+        let age = |client: u32| Reverse(round.ages().of(client));
+        match self {
+            Self::Lots => first_by(round, lot),
+            Self::OldestThenLots => first_by(round, |client| (age(client), lot(client))),
+            Self::OldestThenNumbers => first_by(round, age),
+        }
+    }
+}
+
+/// The m available clients with the smallest keys (then numbers), in increasing order of client.
+fn first_by<K: Ord>(round: &Round<'_>, key: impl Fn(u32) -> K) -> Vec<Pick> {
+    let mut ranked: Vec<(K, u32)> = round.available().map(|client| (key(client), client)).collect();
+    let count = round.setting().cohort() as usize;
+    if count < ranked.len() {
+        ranked.select_nth_unstable(count);
+        ranked.truncate(count);
+    }
+    let mut picks: Vec<Pick> = ranked.into_iter().map(|(_, client)| Pick::once(client)).collect();
+    picks.sort_unstable();
+    picks
 }
 
 /// The client's side of a decentralised policy: one client decides alone.
@@ -278,23 +337,6 @@ pub(crate) fn ask_everyone(rule: &dyn LocalRule, round: &Round<'_>) -> Vec<Pick>
         rule.takes_part(number, client, round.ages().of(client), lots.of(u64::from(client)))
     };
     round.available().filter(takes_part).map(Pick::once).collect()
-}
-
-/// The `count` available clients with the smallest keys, in increasing order of client.
-pub(crate) fn smallest_by_key<K: Ord>(
-    round: &Round<'_>,
-    count: u32,
-    key: impl Fn(u32) -> K,
-) -> Vec<Pick> {
-    let mut ranked: Vec<(K, u32)> = round.available().map(|client| (key(client), client)).collect();
-    let count = count as usize;
-    if count < ranked.len() {
-        ranked.select_nth_unstable(count);
-        ranked.truncate(count);
-    }
-    let mut picks: Vec<Pick> = ranked.into_iter().map(|(_, client)| Pick::once(client)).collect();
-    picks.sort_unstable();
-    picks
 }
 
 /// A policy in the registry: its name, what it does, and how it is made from its options.

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::law::{AgeLaw, Laws};
-use crate::policy::{LocalRule, Pick, Policy, Round, ask_everyone};
+use crate::policy::{LocalRule, Pick, Plan, Policy, Round, ask_everyone};
 use crate::random::{Lot, Lots, Seed, Stream};
 use crate::setting::{EmptyCohort, Setting};
 use crate::theory::independent::{IndependentSigma, sigma, weighted_sigma};
@@ -126,8 +126,8 @@ impl Policy for LawPolicy {
         Some(self)
     }
 
-    fn age_law(&self) -> Option<&AgeLaw> {
-        self.laws.common()
+    fn plan(&self) -> Plan<'_> {
+        Plan::Laws(&self.laws)
     }
 }
 

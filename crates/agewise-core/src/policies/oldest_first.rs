@@ -6,12 +6,11 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Policy, PolicyEntry, Round, smallest_by_key};
+use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round};
 use crate::random::{Lots, Seed, Stream};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
 use crate::weighting::Weighting;
-use std::cmp::Reverse;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "oldest-first",
@@ -26,10 +25,11 @@ struct OldestFirst;
 
 impl Policy for OldestFirst {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        let lots = round.lots(Stream::LOT);
-        smallest_by_key(round, round.setting().cohort(), |client| {
-            (Reverse(round.ages().of(client)), lots.of(u64::from(client)))
-        })
+        Ranking::OldestThenLots.select(round)
+    }
+
+    fn plan(&self) -> Plan<'_> {
+        Plan::Ranked(Ranking::OldestThenLots)
     }
 
     fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Policy, PolicyEntry, Round, smallest_by_key};
+use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round};
 use crate::random::{Lots, Seed, Stream};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
@@ -22,8 +22,11 @@ struct Random;
 impl Policy for Random {
     /// The m lowest lots: each client draws its own, so the cohort depends on nothing but the lots.
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        let lots = round.lots(Stream::LOT);
-        smallest_by_key(round, round.setting().cohort(), |client| lots.of(u64::from(client)))
+        Ranking::Lots.select(round)
+    }
+
+    fn plan(&self) -> Plan<'_> {
+        Plan::Ranked(Ranking::Lots)
     }
 
     fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {

@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Policy, PolicyEntry, Round, smallest_by_key};
+use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round};
 use crate::random::Seed;
 use crate::setting::Setting;
 use crate::theory::replay::{MOST_DECISIONS, replay};
@@ -14,7 +14,6 @@ use crate::theory::rhythm;
 use crate::theory::windows::rhythm_window_sd;
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, uniform_subset_sigma};
 use crate::weighting::Weighting;
-use std::cmp::Reverse;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "round-robin",
@@ -29,7 +28,11 @@ struct RoundRobin;
 
 impl Policy for RoundRobin {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        smallest_by_key(round, round.setting().cohort(), |client| Reverse(round.ages().of(client)))
+        Ranking::OldestThenNumbers.select(round)
+    }
+
+    fn plan(&self) -> Plan<'_> {
+        Plan::Ranked(Ranking::OldestThenNumbers)
     }
 
     fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {
