@@ -14,6 +14,7 @@
 //! - [`metrics`]: intervals, windows, weights, cohort sizes, load, meetings; all of them mergeable.
 
 mod ages;
+mod calibration;
 mod error;
 mod law;
 pub mod metrics;
@@ -28,6 +29,7 @@ pub mod theory;
 mod weighting;
 
 pub use ages::Ages;
+pub use calibration::Calibrator;
 pub use error::{Error, Result};
 pub use law::{
     AgeLaw, IntervalMoments, LARGEST_MAX_AGE, LawFamily, Laws, StationaryAge, proportional_rates,
@@ -41,4 +43,4 @@ pub use selector::{Cohort, Selector, SelectorState};
 pub use setting::{EmptyCohort, Setting, SettingParams, Start};
 pub use sizes::{MOST_DRAWN_SIZES, SizeLaw, Sizes};
 pub use spec::{OptionValue, PolicySpec};
-pub use weighting::Weighting;
+pub use weighting::{Weighed, Weighting};

@@ -219,8 +219,8 @@ impl Pick {
 ///         clients.sort_unstable();
 ///         clients.into_iter().map(Pick::once).collect()
 ///     }
-///     fn inclusion(&self, round: &Round<'_>, client: u32) -> f64 {
-///         round.setting().rate(client)
+///     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+///         clients.iter().map(|&client| round.setting().rate(client)).collect()
 ///     }
 ///     fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
 ///         vec![0; setting.clients() as usize]
@@ -245,8 +245,9 @@ pub trait Policy: Debug + Send + Sync {
     /// An empty choice is fine; the rule of the setting says what happens then.
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick>;
 
-    /// The probability that a client is in a cohort in the long run, for [`Weighting::Unbiased`].
-    fn inclusion(&self, round: &Round<'_>, client: u32) -> f64;
+    /// For each of these clients the probability that it is in a cohort in the long run, for
+    /// [`Weighting::Unbiased`].
+    fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64>;
 
     /// The age of every client in the policy's steady state, for a stationary start.
     fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64>;
@@ -292,11 +293,18 @@ pub enum Ranking {
     Lots,
     /// Older clients first, then by lot.
     OldestThenLots,
-    /// Older clients first, then by number.
+    /// Older clients first, then by number, counted from [`Ranking::first_number`] on.
     OldestThenNumbers,
 }
 
 impl Ranking {
+    /// The number from which a round counts: where the last one would have stopped if everyone had been
+    /// there. Counting from 0 would favour low numbers whenever a cohort wraps around.
+    pub fn first_number(setting: &Setting, round: u64) -> u32 {
+        let clients = u64::from(setting.clients());
+        (round % clients * u64::from(setting.cohort()) % clients) as u32
+    }
+
     /// The first m available clients of a round, in increasing order of client.
     pub(crate) fn select(self, round: &Round<'_>) -> Vec<Pick> {
         let lots = round.lots(Stream::LOT);
@@ -305,9 +313,19 @@ impl Ranking {
         match self {
             Self::Lots => first_by(round, lot),
             Self::OldestThenLots => first_by(round, |client| (age(client), lot(client))),
-            Self::OldestThenNumbers => first_by(round, age),
+            Self::OldestThenNumbers => {
+                let first = Self::first_number(round.setting(), round.number());
+                // Wrapping below the first number sends those behind all others.
+                first_by(round, |client| (age(client), client.wrapping_sub(first)))
+            }
         }
     }
+}
+
+/// The inclusion probabilities where m of the available clients are chosen and all are treated alike.
+pub(crate) fn alike(round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+    let available = round.available().count() as f64;
+    vec![(f64::from(round.setting().cohort()) / available).min(1.0); clients.len()]
 }
 
 /// The m available clients with the smallest keys (then numbers), in increasing order of client.

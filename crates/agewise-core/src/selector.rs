@@ -12,7 +12,7 @@ use crate::policy::{Availability, Pick, Policy, Report, Reports, Round};
 use crate::random::{Seed, Stream};
 use crate::setting::{EmptyCohort, Setting, Start, check_length};
 use crate::spec::PolicySpec;
-use crate::weighting::{Weighed, Weighting, weigh};
+use crate::weighting::{Weighed, Weighting};
 use serde::{Deserialize, Serialize};
 
 /// The clients of a round and their aggregation weights.
@@ -104,21 +104,24 @@ impl Selector {
             picks.extend(lowest.map(Pick::once));
             forced = !picks.is_empty();
         }
-        let weights = weigh(self.weighting, &self.weighed(&round, &picks));
-        let clients = picks.into_iter().map(|pick| pick.client).collect();
+        let clients: Vec<u32> = picks.iter().map(|pick| pick.client).collect();
+        let weights = self.weighting.weights(&self.weighed(&round, &picks, &clients));
         Ok(Cohort { round: round.number(), clients, weights, forced })
     }
 
-    fn weighed(&self, round: &Round<'_>, picks: &[Pick]) -> Vec<Weighed> {
-        let unbiased = self.weighting == Weighting::Unbiased;
-        let weighed = |pick: &Pick| Weighed {
+    fn weighed(&self, round: &Round<'_>, picks: &[Pick], clients: &[u32]) -> Vec<Weighed> {
+        // Asking costs a look at all clients for some policies, and only one weighting needs it.
+        let inclusion = match self.weighting {
+            Weighting::Unbiased => self.policy.inclusion(round, clients),
+            _ => vec![1.0; picks.len()],
+        };
+        let weighed = |(pick, inclusion): (&Pick, f64)| Weighed {
             draws: pick.draws,
             size: round.sizes().of(pick.client),
             share: round.sizes().share(pick.client),
-            // Asking costs a look at all clients for some policies, and only one weighting needs it.
-            inclusion: if unbiased { self.policy.inclusion(round, pick.client) } else { 1.0 },
+            inclusion,
         };
-        picks.iter().map(weighed).collect()
+        picks.iter().zip(inclusion).map(weighed).collect()
     }
 
     /// Ends the round: accepted clients are credited, so their age is 0; all others grow older.

@@ -112,6 +112,9 @@ impl FromStr for PolicySpec {
             }
             let (key, value) = option.split_once('=').ok_or_else(wrong)?;
             let key = key.trim();
+            if key.is_empty() || !key.chars().all(|c| is_name(c) || c == '_') {
+                return Err(wrong());
+            }
             if spec.options.contains_key(key) {
                 return Err(spec.wrong(key, "given twice", "each option once"));
             }

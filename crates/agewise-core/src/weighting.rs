@@ -63,35 +63,47 @@ impl FromStr for Weighting {
     }
 }
 
-/// What [`weigh`] has to know of a chosen client.
+/// What a weighting has to know of a member of a cohort.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Weighed {
+pub struct Weighed {
     /// How often it was drawn.
-    pub(crate) draws: u32,
+    pub draws: u32,
     /// d_i.
-    pub(crate) size: f64,
+    pub size: f64,
     /// q_i.
-    pub(crate) share: f64,
+    pub share: f64,
     /// The probability of being in a cohort.
-    pub(crate) inclusion: f64,
+    pub inclusion: f64,
 }
 
-/// The weights of a cohort, in its order.
-pub(crate) fn weigh(weighting: Weighting, members: &[Weighed]) -> Vec<f64> {
-    let normalised = |value: fn(&Weighed) -> f64| -> Vec<f64> {
-        let total: f64 = members.iter().map(value).sum();
-        if total > 0.0 {
-            members.iter().map(|member| value(member) / total).collect()
+impl Weighting {
+    /// What a member counts for before normalisation.
+    pub fn claim(self, member: &Weighed) -> f64 {
+        match self {
+            Self::Uniform => 1.0,
+            Self::DataSize => member.size,
+            Self::DrawCount => f64::from(member.draws),
+            Self::Unbiased => member.share / member.inclusion,
+        }
+    }
+
+    /// The weight of a member, from its claim and the cohort's size and sum of claims.
+    pub fn weight(self, claim: f64, members: usize, claims: f64) -> f64 {
+        if !self.is_normalised() {
+            claim
+        } else if claims > 0.0 {
+            claim / claims
         } else {
             // A cohort without any data: nobody's update has a better claim than another's.
-            vec![1.0 / members.len() as f64; members.len()]
+            1.0 / members as f64
         }
-    };
-    match weighting {
-        Weighting::Uniform => normalised(|_| 1.0),
-        Weighting::DataSize => normalised(|member| member.size),
-        Weighting::DrawCount => normalised(|member| f64::from(member.draws)),
-        Weighting::Unbiased => members.iter().map(|m| m.share / m.inclusion).collect(),
+    }
+
+    /// The weights of a cohort, in its order.
+    pub fn weights(self, members: &[Weighed]) -> Vec<f64> {
+        let claims: Vec<f64> = members.iter().map(|member| self.claim(member)).collect();
+        let sum = claims.iter().sum();
+        claims.into_iter().map(|claim| self.weight(claim, members.len(), sum)).collect()
     }
 }
 
@@ -105,17 +117,17 @@ mod tests {
             Weighed { draws: 1, size: 1.0, share: 0.1, inclusion: 0.5 },
             Weighed { draws: 3, size: 4.0, share: 0.4, inclusion: 0.8 },
         ];
-        assert_eq!(weigh(Weighting::Uniform, &members), [0.5, 0.5]);
-        assert_eq!(weigh(Weighting::DataSize, &members), [0.2, 0.8]);
-        assert_eq!(weigh(Weighting::DrawCount, &members), [0.25, 0.75]);
-        assert_eq!(weigh(Weighting::Unbiased, &members), [0.2, 0.5]);
-        assert!(weigh(Weighting::DataSize, &[]).is_empty());
+        assert_eq!(Weighting::Uniform.weights(&members), [0.5, 0.5]);
+        assert_eq!(Weighting::DataSize.weights(&members), [0.2, 0.8]);
+        assert_eq!(Weighting::DrawCount.weights(&members), [0.25, 0.75]);
+        assert_eq!(Weighting::Unbiased.weights(&members), [0.2, 0.5]);
+        assert!(Weighting::DataSize.weights(&[]).is_empty());
     }
 
     #[test]
     fn a_cohort_without_data_is_weighed_equally() {
         let nobody = Weighed { draws: 1, size: 0.0, share: 0.0, inclusion: 0.5 };
-        assert_eq!(weigh(Weighting::DataSize, &[nobody; 4]), [0.25; 4]);
+        assert_eq!(Weighting::DataSize.weights(&[nobody; 4]), [0.25; 4]);
     }
 
     #[test]

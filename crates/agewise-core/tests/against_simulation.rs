@@ -310,3 +310,21 @@ fn sigma_is_zero_where_everyone_always_comes() {
         }
     }
 }
+
+/// Nothing about fixed cohorts and rhythms changes where a turn comes once in millions of rounds.
+#[test]
+fn very_rare_turns_are_as_regular_as_others() {
+    for (clients, cohort, variance) in [(3_000_000, 1, 0.0), (5_000_001, 2, 0.25)] {
+        let setting = setting(clients, cohort, 10);
+        for name in ["oldest-first", "phased", "round-robin"] {
+            let built = build_policy(&policy(name), &setting).unwrap();
+            let theory = built.theory(&setting, Weighting::Uniform).unwrap();
+            assert_eq!(theory.longest_wait, Some(clients.div_ceil(cohort)), "{name}");
+            assert!(
+                (theory.var_interval - variance).abs() < 1e-6,
+                "{name}: {}",
+                theory.var_interval
+            );
+        }
+    }
+}

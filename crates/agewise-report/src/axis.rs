@@ -68,6 +68,12 @@ impl Axis {
         })
     }
 
+    /// The same axis showing exactly `range`, unless the caller asked for another one: for data
+    /// with borders of its own, where room up to the next tick would look like missing data.
+    pub(crate) fn pinned_to(&self, range: Option<(f64, f64)>) -> Self {
+        Self { range: self.fixed_range().or(range), ..self.clone() }
+    }
+
     /// Finds range and ticks for data in `data_range`, with about `tick_target` ticks. Without
     /// data and without a fixed range there is an axis, but it has no ticks.
     pub(crate) fn resolve(
@@ -168,6 +174,15 @@ mod tests {
         assert_eq!((axis.low, axis.high), (0.05, 0.95));
         assert!(axis.ticks.iter().all(|tick| (0.05..=0.95).contains(&tick.value)));
         assert!(!axis.ticks.is_empty());
+    }
+
+    #[test]
+    fn a_pinned_axis_ends_with_its_data_unless_a_range_was_asked_for() {
+        let pinned = Axis::linear("x").pinned_to(Some((0.5, 30.5))).resolve(None, 5);
+        assert_eq!((pinned.low, pinned.high), (0.5, 30.5));
+        let asked = Axis::linear("x").range(0.0, 9.0).pinned_to(Some((0.5, 30.5)));
+        assert_eq!(asked.fixed_range(), Some((0.0, 9.0)));
+        assert_eq!(Axis::linear("x").pinned_to(None).fixed_range(), None);
     }
 
     #[test]

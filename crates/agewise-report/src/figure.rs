@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
+use crate::chart::Chart;
 use crate::error::DrawError;
 use crate::layout::draw_figure;
 use crate::legend::LegendPosition;
-use crate::panel::Panel;
 use crate::raster::render_png;
 use crate::save::write_atomically;
 
@@ -16,7 +16,7 @@ pub struct Figure {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) caption: String,
-    pub(crate) panels: Vec<Panel>,
+    pub(crate) panels: Vec<Chart>,
     pub(crate) legend: LegendPosition,
     pub(crate) panel_height: f64,
     columns: Option<usize>,
@@ -64,10 +64,11 @@ impl Figure {
         self
     }
 
-    /// Adds a panel, to the right of the others or in the next row.
+    /// Adds a [`Panel`](crate::Panel) or a [`HeatMap`](crate::HeatMap), to the right of the others
+    /// or in the next row.
     #[must_use]
-    pub fn panel(mut self, panel: Panel) -> Self {
-        self.panels.push(panel);
+    pub fn panel(mut self, panel: impl Into<Chart>) -> Self {
+        self.panels.push(panel.into());
         self
     }
 
@@ -116,7 +117,7 @@ impl Figure {
 
     /// The figure in words, for readers who cannot see it.
     pub(crate) fn description(&self) -> String {
-        let panels = self.panels.iter().map(Panel::description);
+        let panels = self.panels.iter().map(Chart::description);
         let texts = [self.subtitle.clone()].into_iter().chain(panels).chain([self.caption.clone()]);
         texts
             .map(|text| text.trim().trim_end_matches('.').to_owned())

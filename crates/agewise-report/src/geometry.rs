@@ -64,6 +64,36 @@ pub(crate) fn clip_polyline(line: &[Point], area: &Rect) -> Vec<Vec<Point>> {
     pieces
 }
 
+/// Cuts a filled shape at the border of `area`, one side after the other (the method of Sutherland
+/// and Hodgman). Parts that were separate inside may stay joined along the border.
+pub(crate) fn clip_polygon(corners: &[Point], area: &Rect) -> Vec<Point> {
+    let sides: [(bool, f64, f64); 4] = [
+        (true, area.x, 1.0),
+        (true, area.right(), -1.0),
+        (false, area.y, 1.0),
+        (false, area.bottom(), -1.0),
+    ];
+    let mut corners = corners.to_vec();
+    for (upright, border, sign) in sides {
+        let distance = |point: &Point| sign * ((if upright { point.x } else { point.y }) - border);
+        let mut kept = Vec::with_capacity(corners.len());
+        for (index, to) in corners.iter().enumerate() {
+            let from = &corners[if index == 0 { corners.len() - 1 } else { index - 1 }];
+            let (before, after) = (distance(from), distance(to));
+            if (before < 0.0) != (after < 0.0) {
+                let t = before / (before - after);
+                let (dx, dy) = (to.x - from.x, to.y - from.y);
+                kept.push(Point { x: from.x + t * dx, y: from.y + t * dy });
+            }
+            if after >= 0.0 {
+                kept.push(*to);
+            }
+        }
+        corners = kept;
+    }
+    corners
+}
+
 /// The part of a straight segment inside `area` (Liang and Barsky's method).
 fn clip_segment(from: Point, to: Point, area: &Rect) -> Option<(Point, Point)> {
     let (dx, dy) = (to.x - from.x, to.y - from.y);
@@ -129,6 +159,20 @@ mod tests {
             clip_polyline(&[point(-5.0, 5.0), point(20.0, 5.0)], &AREA),
             vec![vec![point(0.0, 5.0), point(10.0, 5.0)]]
         );
+    }
+
+    #[test]
+    fn a_shape_is_cut_at_the_border() {
+        let inside = [point(1.0, 1.0), point(9.0, 1.0), point(5.0, 9.0)];
+        assert_eq!(clip_polygon(&inside, &AREA), inside);
+        let wide = [point(-5.0, 2.0), point(15.0, 2.0), point(15.0, 4.0), point(-5.0, 4.0)];
+        let cut = clip_polygon(&wide, &AREA);
+        assert_eq!(cut.len(), 4);
+        assert!(cut.iter().all(|&corner| AREA.contains(corner)));
+        assert!(cut.contains(&point(0.0, 2.0)) && cut.contains(&point(10.0, 4.0)));
+        let outside = wide.map(|corner| point(corner.x, corner.y + 20.0));
+        assert!(clip_polygon(&outside, &AREA).is_empty());
+        assert!(clip_polygon(&[], &AREA).is_empty());
     }
 
     #[test]

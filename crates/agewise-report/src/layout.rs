@@ -1,11 +1,13 @@
 //! Drawing a whole figure: heading, legend, the grid of panels, and the caption, from top to bottom.
 
+use crate::axes::{bottom_margin, left_margin};
 use crate::axis::ResolvedAxis;
+use crate::chart::Chart;
 use crate::figure::Figure;
 use crate::geometry::{Point, Rect};
 use crate::legend::{Legend, LegendPosition, Looks};
-use crate::panel::{DataRange, Panel};
-use crate::plot::{RIGHT_MARGIN, bottom_margin, draw_panel, left_margin, resolve_y};
+use crate::panel::DataRange;
+use crate::plot::RIGHT_MARGIN;
 use crate::svg::{Anchor, SvgWriter};
 use crate::text::TextStyle;
 use crate::theme;
@@ -20,9 +22,8 @@ const LEAST_PANEL_WIDTH: f64 = 220.0;
 /// Draws the figure as SVG.
 pub(crate) fn draw_figure(figure: &Figure) -> String {
     let columns = figure.column_count();
-    let panel_gaps = theme::PANEL_GAP * (columns - 1) as f64;
-    let least_width = LEAST_PANEL_WIDTH * columns as f64 + panel_gaps;
-    let inner_width = (figure.total_width() - 2.0 * theme::MARGIN).max(least_width);
+    let panel_gaps = panel_gaps(columns);
+    let inner_width = inner_width(figure);
     let looks = Looks::assign(&figure.panels);
     let legend = Legend::lay_out(&figure.panels, &looks, inner_width);
     let title = theme::TITLE.wrap(&figure.title, inner_width);
@@ -44,12 +45,8 @@ pub(crate) fn draw_figure(figure: &Figure) -> String {
     let gaps = theme::BLOCK_GAP * shown().count().saturating_sub(1) as f64;
     let height = shown().map(|(_, height)| height).sum::<f64>() + gaps + 2.0 * theme::MARGIN;
 
-    let mut svg = SvgWriter::new(
-        (inner_width + 2.0 * theme::MARGIN).ceil(),
-        height.ceil(),
-        &figure.title,
-        &figure.description(),
-    );
+    let mut svg =
+        SvgWriter::new(drawn_width(figure), height.ceil(), &figure.title, &figure.description());
     let mut at = Point { x: theme::MARGIN, y: theme::MARGIN };
     for (block, height) in shown() {
         match block {
@@ -65,6 +62,22 @@ pub(crate) fn draw_figure(figure: &Figure) -> String {
         at.y += height + theme::BLOCK_GAP;
     }
     svg.finish()
+}
+
+/// Width of the drawing: the one asked for, or what the panels need.
+pub(crate) fn drawn_width(figure: &Figure) -> f64 {
+    (inner_width(figure) + 2.0 * theme::MARGIN).ceil()
+}
+
+fn inner_width(figure: &Figure) -> f64 {
+    let columns = figure.column_count();
+    let least_width = LEAST_PANEL_WIDTH * columns as f64 + panel_gaps(columns);
+    (figure.total_width() - 2.0 * theme::MARGIN).max(least_width)
+}
+
+/// The white space between all panels of a row.
+fn panel_gaps(columns: usize) -> f64 {
+    theme::PANEL_GAP * (columns - 1) as f64
 }
 
 /// What stands in a figure, from top to bottom.
@@ -97,7 +110,7 @@ fn draw_lines(svg: &mut SvgWriter, lines: &[String], top_left: Point, style: &Te
 
 /// A panel with what has to be known before its place is.
 struct PanelPlan<'a> {
-    panel: &'a Panel,
+    chart: &'a Chart,
     title: Vec<String>,
     x_range: DataRange,
     y: ResolvedAxis,
@@ -119,25 +132,26 @@ impl<'a> PanelGrid<'a> {
     fn lay_out(figure: &'a Figure, columns: usize, panel_width: f64) -> Self {
         let style = &theme::PANEL_TITLE;
         let titles: Vec<Vec<String>> =
-            figure.panels.iter().map(|panel| style.wrap(&panel.title, panel_width)).collect();
+            figure.panels.iter().map(|panel| style.wrap(panel.title(), panel_width)).collect();
         let title_height = match titles.iter().map(Vec::len).max() {
             None | Some(0) => 0.0,
             Some(lines) => lines as f64 * style.line_height() + TITLE_GAP,
         };
-        let bottom_margin = figure.panels.iter().map(bottom_margin).fold(0.0, f64::max);
+        let bottom_margin =
+            figure.panels.iter().map(|chart| bottom_margin(chart.axes().0)).fold(0.0, f64::max);
         let plot_height =
             (figure.panel_height - title_height - bottom_margin).max(LEAST_PLOT_HEIGHT);
         let plans: Vec<PanelPlan> = figure
             .panels
             .iter()
             .zip(titles)
-            .map(|(panel, title)| {
-                let (x_range, y_range) = panel.data_ranges();
-                PanelPlan { panel, title, x_range, y: resolve_y(panel, y_range, plot_height) }
+            .map(|(chart, title)| {
+                let (x_range, y_range) = chart.data_ranges();
+                PanelPlan { chart, title, x_range, y: chart.resolve_y(y_range, plot_height) }
             })
             .collect();
         let left_margin =
-            plans.iter().map(|plan| left_margin(plan.panel, &plan.y)).fold(0.0, f64::max);
+            plans.iter().map(|plan| left_margin(plan.chart.axes().1, &plan.y)).fold(0.0, f64::max);
         Self { plans, columns, panel_width, title_height, plot_height, left_margin, bottom_margin }
     }
 
@@ -164,7 +178,7 @@ impl<'a> PanelGrid<'a> {
                 width: self.panel_width - self.left_margin - RIGHT_MARGIN,
                 height: self.plot_height,
             };
-            draw_panel(svg, plan.panel, plan.x_range, &plan.y, plot, looks);
+            plan.chart.draw(svg, plan.x_range, &plan.y, plot, looks);
         }
     }
 }

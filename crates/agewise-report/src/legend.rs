@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::geometry::Point;
+use crate::chart::Chart;
+use crate::geometry::{Point, Rect};
 use crate::palette::Look;
-use crate::panel::Panel;
+use crate::series::{Series, SeriesStyle};
 use crate::svg::{Anchor, PathData, Stroke, SvgWriter};
 use crate::theme;
 
@@ -24,9 +25,9 @@ pub(crate) struct Looks<'a>(BTreeMap<&'a str, Look>);
 
 impl<'a> Looks<'a> {
     /// Gives each name its slot: the one asked for, or else the lowest that is still free.
-    pub(crate) fn assign(panels: &'a [Panel]) -> Self {
+    pub(crate) fn assign(panels: &'a [Chart]) -> Self {
         let mut slots: BTreeMap<&str, usize> = BTreeMap::new();
-        let all_series = || panels.iter().flat_map(|panel| &panel.series);
+        let all_series = || panels.iter().flat_map(Chart::series);
         for series in all_series() {
             if let Some(slot) = series.slot {
                 slots.entry(&series.name).or_insert(slot);
@@ -48,15 +49,14 @@ impl<'a> Looks<'a> {
     }
 }
 
-/// One series name, with what its series draw in any panel.
+/// One series name, with all series that have it.
 #[derive(Debug)]
 struct Entry<'a> {
     name: &'a str,
     /// The name as far as there is room for it.
     shown_name: String,
     look: Look,
-    has_line: bool,
-    has_markers: bool,
+    series: Vec<&'a Series>,
 }
 
 /// The legend of a figure, laid out for its width.
@@ -70,29 +70,27 @@ pub(crate) struct Legend<'a> {
 
 const SAMPLE_WIDTH: f64 = 34.0;
 const SAMPLE_GAP: f64 = 8.0;
+const BAND_SAMPLE_HEIGHT: f64 = 12.0;
+const BAR_SAMPLE: f64 = 14.0;
 const ENTRY_GAP: f64 = 26.0;
 const ROW_HEIGHT: f64 = 22.0;
 
 impl<'a> Legend<'a> {
     /// Merges the series of all panels by name and sets the entries into rows of `width`.
-    pub(crate) fn lay_out(panels: &'a [Panel], looks: &Looks, width: f64) -> Self {
+    pub(crate) fn lay_out(panels: &'a [Chart], looks: &Looks, width: f64) -> Self {
         let mut entries: Vec<Entry<'a>> = Vec::new();
-        for series in panels.iter().flat_map(|panel| &panel.series) {
+        for series in panels.iter().flat_map(Chart::series) {
             if series.name.trim().is_empty() {
                 continue;
             }
             match entries.iter_mut().find(|entry| entry.name == series.name) {
-                Some(entry) => {
-                    entry.has_line |= series.style.has_line();
-                    entry.has_markers |= series.style.has_markers();
-                }
+                Some(entry) => entry.series.push(series),
                 None => entries.push(Entry {
                     name: &series.name,
                     shown_name: theme::LEGEND
                         .shorten(&series.name, width - SAMPLE_WIDTH - SAMPLE_GAP),
                     look: looks.of(&series.name),
-                    has_line: series.style.has_line(),
-                    has_markers: series.style.has_markers(),
+                    series: vec![series],
                 }),
             }
         }
@@ -165,9 +163,34 @@ impl Entry<'_> {
         SAMPLE_WIDTH + SAMPLE_GAP + theme::LEGEND.width(&self.shown_name)
     }
 
+    fn has_line(&self) -> bool {
+        self.series.iter().any(|series| series.style.has_line())
+    }
+
+    fn has_markers(&self) -> bool {
+        self.series.iter().any(|series| series.style.has_markers())
+    }
+
+    fn has_bars(&self) -> bool {
+        self.series.iter().any(|series| series.style == SeriesStyle::Bars)
+    }
+
+    fn has_band(&self) -> bool {
+        self.series.iter().any(|series| !series.band.is_empty())
+    }
+
     /// Draws sample and name; `at` is the left end, at half height.
     fn draw(&self, svg: &mut SvgWriter, at: Point) {
-        if self.has_line {
+        let centered = |width: f64, height: f64| {
+            let mut path = PathData::default();
+            let (x, y) = (at.x + (SAMPLE_WIDTH - width) / 2.0, at.y - height / 2.0);
+            path.rect(&Rect { x, y, width, height });
+            path
+        };
+        if self.has_band() {
+            svg.tint_path(&centered(SAMPLE_WIDTH, BAND_SAMPLE_HEIGHT), self.look.color);
+        }
+        if self.has_line() {
             // Drawn from the middle outwards, the dashes are the same on both sides of the marker.
             let middle = Point { x: at.x + SAMPLE_WIDTH / 2.0, ..at };
             let mut sample = PathData::default();
@@ -177,7 +200,10 @@ impl Entry<'_> {
                 Stroke { color: self.look.color, width: theme::LINE_WIDTH, dash: self.look.dash };
             svg.stroke_path(&sample, &stroke);
         }
-        if self.has_markers {
+        if self.has_bars() {
+            let rim = Stroke { color: theme::BACKGROUND, width: 2.0, dash: "" };
+            svg.fill_path(&centered(BAR_SAMPLE, BAR_SAMPLE), self.look.color, Some(&rim));
+        } else if self.has_markers() {
             let mut path = PathData::default();
             let center = Point { x: at.x + SAMPLE_WIDTH / 2.0, ..at };
             self.look.marker.add_to(&mut path, center, theme::MARKER_RADIUS);
@@ -196,17 +222,32 @@ impl Entry<'_> {
 mod tests {
     use super::*;
     use crate::axis::Axis;
-    use crate::series::{Series, SeriesStyle};
+    use crate::panel::Panel;
 
-    fn panel(series: &[(&str, SeriesStyle, Option<usize>)]) -> Panel {
+    fn panel(series: &[(&str, SeriesStyle, Option<usize>)]) -> Chart {
         let empty = Panel::new("t", Axis::linear("x"), Axis::linear("y"));
-        series.iter().fold(empty, |panel, &(name, style, slot)| {
+        let panel = series.iter().fold(empty, |panel, &(name, style, slot)| {
             let series = Series::new(name, style, [(0.0, 1.0)]);
             panel.series(match slot {
                 Some(slot) => series.slot(slot),
                 None => series,
             })
-        })
+        });
+        panel.into()
+    }
+
+    #[test]
+    fn bands_and_bars_join_the_entry_of_their_name() {
+        let band = Series::new("a", SeriesStyle::Line, [(0.0, 1.0)]).band([(0.0, 0.0, 1.0)]);
+        let with_band = Panel::new("t", Axis::linear("x"), Axis::linear("y")).series(band);
+        let panels = [panel(&[("a", SeriesStyle::Bars, None)]), with_band.into()];
+        let legend = Legend::lay_out(&panels, &Looks::assign(&panels), 500.0);
+        assert_eq!(legend.entries.len(), 1);
+        let entry = &legend.entries[0];
+        assert!(entry.has_line() && entry.has_bars() && entry.has_band() && !entry.has_markers());
+        let mut svg = SvgWriter::new(10.0, 10.0, "", "");
+        legend.draw(&mut svg, Point { x: 0.0, y: 0.0 });
+        assert_eq!(svg.finish().matches(">a<").count(), 1);
     }
 
     #[test]
@@ -217,8 +258,8 @@ mod tests {
         ];
         let legend = Legend::lay_out(&panels, &Looks::assign(&panels), 500.0);
         assert_eq!(legend.entries.len(), 2);
-        assert!(legend.entries[1].has_line && legend.entries[1].has_markers);
-        assert!(!legend.entries[0].has_markers);
+        assert!(legend.entries[1].has_line() && legend.entries[1].has_markers());
+        assert!(!legend.entries[0].has_markers());
         assert!((legend.height() - ROW_HEIGHT).abs() < 1e-9);
     }
 

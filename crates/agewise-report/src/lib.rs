@@ -22,14 +22,22 @@
 //! room, and writes SVG elements from back to front. Colours, sizes and spacing are in one
 //! module, `theme`; the looks of the series are in `palette`.
 
+mod axes;
 mod axis;
+mod bands;
+mod bars;
+mod chart;
+mod color_scale;
 mod decimate;
 mod error;
 mod figure;
 mod geometry;
+mod heat_map;
+mod heat_plot;
 mod layout;
 mod legend;
 mod marks;
+mod page;
 mod palette;
 mod panel;
 mod plot;
@@ -44,8 +52,11 @@ mod tick_labels;
 mod ticks;
 
 pub use axis::Axis;
+pub use chart::Chart;
 pub use error::DrawError;
 pub use figure::Figure;
+pub use heat_map::HeatMap;
 pub use legend::LegendPosition;
+pub use page::{Cell, Column, KeyFigure, Page, Table};
 pub use panel::{Panel, ReferenceLine};
 pub use series::{Series, SeriesStyle};

@@ -1,6 +1,8 @@
 //! Drawing the series of a panel.
 
 use crate::axis::ResolvedAxis;
+use crate::bands::draw_band;
+use crate::bars::{BarLayout, draw_bars};
 use crate::decimate::{space_markers, thin_line, thin_markers};
 use crate::geometry::{Point, Rect, clip_polyline};
 use crate::legend::Looks;
@@ -37,18 +39,23 @@ impl DataArea<'_> {
         series.points.iter().map(position).collect()
     }
 
-    /// Where stems begin: at zero if it is in view, else at the nearer end of the axis.
-    fn stem_base(&self) -> f64 {
+    /// Where stems and bars begin: at zero if it is in view, else at the nearer end of the axis.
+    pub(crate) fn base(&self) -> f64 {
         let base = self.y_position(0.0).unwrap_or(self.area.bottom());
         base.clamp(self.area.y, self.area.bottom())
     }
 }
 
-/// Draws all series in the order given.
+/// Draws all series in the order given, the bands of all of them first: no band covers a line.
 pub(crate) fn draw_series(svg: &mut SvgWriter, series: &[Series], looks: &Looks, data: &DataArea) {
+    for one in series {
+        draw_band(svg, one, data, looks.of(&one.name));
+    }
     let dodge = stem_dodge(series, data);
     let stem_count = series.iter().filter(|series| series.style == SeriesStyle::Stems).count();
     let mut stem_index = 0;
+    let bar_layout = BarLayout::find(series, data);
+    let mut bar_index = 0;
     for one in series {
         let look = looks.of(&one.name);
         let positions = data.positions(one);
@@ -75,6 +82,10 @@ pub(crate) fn draw_series(svg: &mut SvgWriter, series: &[Series], looks: &Looks,
                 let offset = dodge * (f64::from(stem_index) - (stem_count as f64 - 1.0) / 2.0);
                 stem_index += 1;
                 draw_stems(svg, &thin_line(positions), offset, data, look);
+            }
+            SeriesStyle::Bars => {
+                draw_bars(svg, one, bar_index, bar_layout, data, look);
+                bar_index += 1;
             }
         }
     }
@@ -124,7 +135,7 @@ fn draw_stems(
     data: &DataArea,
     look: Look,
 ) {
-    let base = data.stem_base();
+    let base = data.base();
     let mut stems = PathData::default();
     let inside_sideways = |point: &Point| data.area.contains(Point { y: data.area.y, ..*point });
     for point in positions.iter().flatten().filter(|point| inside_sideways(point)) {
@@ -209,6 +220,13 @@ mod tests {
         assert!(drawn(std::slice::from_ref(&one)).contains(r#"d="M50,100L50,80""#));
         let both = drawn(&[one.clone(), one]);
         assert!(both.contains("M48.25,100L48.25,80") && both.contains("M51.75,100L51.75,80"));
+    }
+
+    #[test]
+    fn bands_lie_behind_all_lines() {
+        let line = |name: &str| Series::new(name, SeriesStyle::Line, [(0.0, 1.0), (9.0, 1.0)]);
+        let svg = drawn(&[line("a"), line("b").band([(0.0, 0.0, 2.0), (9.0, 0.0, 2.0)])]);
+        assert!(svg.find("fill-opacity") < svg.find(r#"fill="none""#), "{svg}");
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub struct Panel {
     pub(crate) references: Vec<ReferenceLine>,
 }
 
+/// Bars reach this far to both sides of their x.
+pub(crate) const HALF_BAR: f64 = 0.5;
+
 /// The lowest and highest value that an axis has to show, if there is any.
 pub(crate) type DataRange = Option<(f64, f64)>;
 
@@ -65,27 +68,52 @@ impl Panel {
         self
     }
 
-    /// Whether any point of any series can be shown on the axes.
+    /// Whether any point or band of any series can be shown on the axes.
     pub(crate) fn has_data(&self) -> bool {
-        self.series.iter().flat_map(|series| &series.points).any(|&point| self.can_show(point))
+        self.series.iter().any(|series| {
+            series.points.iter().any(|&point| self.can_show(point))
+                || series.band.iter().any(|&bounds| self.can_show_bounds(bounds))
+        })
     }
 
     fn can_show(&self, (x, y): (f64, f64)) -> bool {
         self.x.scale.can_show(x) && self.y.scale.can_show(y)
     }
 
+    /// Whether any part of a band can be shown: on a logarithmic axis that may be its upper end.
+    fn can_show_bounds(&self, (x, low, high): (f64, f64, f64)) -> bool {
+        low.is_finite() && high.is_finite() && self.can_show((x, low.max(high)))
+    }
+
+    /// The x axis for this data: bars have borders of their own, and the axis ends with them.
+    pub(crate) fn x_axis(&self, x_range: DataRange) -> Axis {
+        let has_bars = self.series.iter().any(|series| series.style == SeriesStyle::Bars);
+        if has_bars { self.x.pinned_to(x_range) } else { self.x.clone() }
+    }
+
     /// What the x axis and the y axis have to show.
     pub(crate) fn data_ranges(&self) -> (DataRange, DataRange) {
         let (mut x_range, mut y_range) = (None, None);
         let (x_low, x_high) = self.x.fixed_range().unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        // What a fixed x range hides shall not stretch the y axis.
+        let in_view = |x: f64| x >= x_low && x <= x_high;
         for series in &self.series {
-            // What a fixed x range hides shall not stretch the y axis.
-            let visible = |&(x, y): &(f64, f64)| self.can_show((x, y)) && x >= x_low && x <= x_high;
+            let half_width = if series.style == SeriesStyle::Bars { HALF_BAR } else { 0.0 };
+            let visible = |&(x, y): &(f64, f64)| self.can_show((x, y)) && in_view(x);
             for (x, y) in series.points.iter().copied().filter(visible) {
-                include(&mut x_range, x);
+                for x in [x - half_width, x, x + half_width] {
+                    include_shown(&mut x_range, x, &self.x);
+                }
                 include(&mut y_range, y);
-                if series.style == SeriesStyle::Stems && self.y.scale.can_show(0.0) {
-                    include(&mut y_range, 0.0);
+                if series.style.stands_on_zero() {
+                    include_shown(&mut y_range, 0.0, &self.y);
+                }
+            }
+            for &(x, low, high) in &series.band {
+                if self.can_show_bounds((x, low, high)) && in_view(x) {
+                    include(&mut x_range, x);
+                    include_shown(&mut y_range, low, &self.y);
+                    include_shown(&mut y_range, high, &self.y);
                 }
             }
         }
@@ -94,23 +122,13 @@ impl Panel {
                 Direction::Horizontal => (&mut y_range, &self.y),
                 Direction::Vertical => (&mut x_range, &self.x),
             };
-            if axis.scale.can_show(line.value) {
-                include(range, line.value);
-            }
+            include_shown(range, line.value, axis);
         }
         (x_range, y_range)
     }
 
     /// The panel in words, for readers who cannot see it.
     pub(crate) fn description(&self) -> String {
-        let title = match self.title.as_str() {
-            "" => "Panel".to_owned(),
-            title => format!("Panel \"{title}\""),
-        };
-        let axes = match (self.x.label.as_str(), self.y.label.as_str()) {
-            ("", _) | (_, "") => String::new(),
-            (x, y) => format!(": {y} against {x}"),
-        };
         let names: Vec<&str> = self
             .series
             .iter()
@@ -124,11 +142,31 @@ impl Panel {
         } else {
             format!("; series: {}", names.join(", "))
         };
-        format!("{title}{axes}{content}.")
+        format!("{}{content}.", describe_axes(&self.title, &self.x, &self.y))
     }
 }
 
-fn include(range: &mut DataRange, value: f64) {
+/// Title and axes of a chart in words.
+pub(crate) fn describe_axes(title: &str, x: &Axis, y: &Axis) -> String {
+    let title = match title {
+        "" => "Panel".to_owned(),
+        title => format!("Panel \"{title}\""),
+    };
+    match (x.label.as_str(), y.label.as_str()) {
+        ("", _) | (_, "") => title,
+        (x, y) => format!("{title}: {y} against {x}"),
+    }
+}
+
+/// Extends `range` to `value`, if the axis can show it.
+fn include_shown(range: &mut DataRange, value: f64, axis: &Axis) {
+    if axis.scale.can_show(value) {
+        include(range, value);
+    }
+}
+
+/// Extends `range` to `value`.
+pub(crate) fn include(range: &mut DataRange, value: f64) {
     *range = Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))));
 }
 
@@ -166,6 +204,28 @@ mod tests {
             .reference(ReferenceLine::vertical(7.0, ""))
             .reference(ReferenceLine::horizontal(f64::NAN, ""));
         assert_eq!(panel.data_ranges(), (Some((3.0, 7.0)), Some((0.0, 0.5))));
+    }
+
+    #[test]
+    fn bands_widen_the_range_and_count_as_data() {
+        let bounds = [(0.0, 0.5, 1.5), (5.0, 2.0, -3.0), (6.0, f64::NAN, 90.0)];
+        let banded = |y: Axis| {
+            let series = Series::new("s", SeriesStyle::Line, []).band(bounds);
+            Panel::new("t", Axis::linear("x"), y).series(series)
+        };
+        assert_eq!(banded(Axis::linear("y")).data_ranges(), (Some((0.0, 5.0)), Some((-3.0, 2.0))));
+        assert_eq!(banded(Axis::log10("y")).data_ranges().1, Some((0.5, 2.0)));
+        assert!(banded(Axis::linear("y")).has_data());
+        assert!(!banded(Axis::linear("y").range(0.0, 1.0)).description().contains("no data"));
+    }
+
+    #[test]
+    fn bars_have_a_width_and_stand_on_zero() {
+        let mut panel = panel(&[(3.0, 0.5), (7.0, 0.25)]);
+        panel.series[0].style = SeriesStyle::Bars;
+        let (x_range, y_range) = panel.data_ranges();
+        assert_eq!((x_range, y_range), (Some((2.5, 7.5)), Some((0.0, 0.5))));
+        assert_eq!(panel.x_axis(x_range).fixed_range(), Some((2.5, 7.5)));
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub enum SeriesStyle {
     Stems,
     /// Each value holds until the next point, then jumps.
     Steps,
+    /// Upright bars from the axis to each point, one unit of x wide: a histogram. Bars of several
+    /// series in one panel stand side by side. Where there is no room for single bars, their
+    /// outline is drawn instead.
+    Bars,
 }
 
 impl SeriesStyle {
@@ -26,6 +30,11 @@ impl SeriesStyle {
     pub(crate) fn has_markers(self) -> bool {
         matches!(self, Self::LineWithMarkers | Self::Markers | Self::Stems)
     }
+
+    /// Whether the height above zero is what is read, so that zero has to be in view.
+    pub(crate) fn stands_on_zero(self) -> bool {
+        matches!(self, Self::Stems | Self::Bars)
+    }
 }
 
 /// A named series of points.
@@ -37,6 +46,8 @@ impl SeriesStyle {
 pub struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
+    /// Places along x with the lower and upper bound there.
+    pub(crate) band: Vec<(f64, f64, f64)>,
     pub(crate) style: SeriesStyle,
     pub(crate) slot: Option<usize>,
 }
@@ -49,7 +60,23 @@ impl Series {
         style: SeriesStyle,
         points: impl IntoIterator<Item = (f64, f64)>,
     ) -> Self {
-        Self { name: name.into(), points: points.into_iter().collect(), style, slot: None }
+        Self {
+            name: name.into(),
+            points: points.into_iter().collect(),
+            band: Vec::new(),
+            style,
+            slot: None,
+        }
+    }
+
+    /// Adds a translucent band from a lower to an upper bound at each x, for example a confidence
+    /// interval; it lies behind all lines of the panel. The items are `(x, low, high)`; the order
+    /// of the bounds does not matter. An item that is not finite breaks the band; a lower bound
+    /// at or below zero reaches down to the end of a logarithmic axis.
+    #[must_use]
+    pub fn band(mut self, bounds: impl IntoIterator<Item = (f64, f64, f64)>) -> Self {
+        self.band = bounds.into_iter().collect();
+        self
     }
 
     /// Fixes which colour, dashes and marker the series gets, so that it looks the same in

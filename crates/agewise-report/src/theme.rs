@@ -17,6 +17,14 @@ pub(crate) const AXIS: &str = "#9aa5b1";
 /// Colour of reference lines.
 pub(crate) const REFERENCE: &str = "#7b8794";
 
+/// Colour of heat map cells without a value: lighter than any colour of the scale.
+pub(crate) const MISSING: &str = "#eceff2";
+/// How much of its colour a band shows: enough to survive a print, little enough to see the grid
+/// and other bands through it.
+pub(crate) const TINT_OPACITY: f64 = 0.2;
+/// How much of its colour the outline of a band shows.
+pub(crate) const TINT_OUTLINE_OPACITY: f64 = 0.45;
+
 /// Fonts a viewer may use; the measured one comes last because it is also the widest of them, so
 /// text laid out for it fits with any of the others.
 pub(crate) const FONT_STACK: &str =

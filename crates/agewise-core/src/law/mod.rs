@@ -20,6 +20,9 @@ use crate::random::{Chance, Lot};
 /// The largest `max_age` that is accepted: a longer vector helps nobody and costs memory.
 pub const LARGEST_MAX_AGE: u32 = 1_000_000;
 
+/// The smallest last probability: below it a client that gets there might as well have left.
+const SMALLEST_LAST: f64 = 1e-12;
+
 /// The probabilities p_0, ..., p_{max_age} with which a client takes part, by age.
 ///
 /// ```
@@ -62,11 +65,14 @@ impl AgeLaw {
             return Err(Error::new("probabilities", "[]", "p_0, ..., p_max_age: two or more"));
         };
         let max_age = check_max_age(probabilities.len() as u64 - 1)?;
-        if last == 0.0 {
+        if last < SMALLEST_LAST {
             return Err(Error::new(
                 format!("probabilities[{max_age}]"),
                 last,
-                "a last probability above 0, or a client that reaches this age waits for ever",
+                format!(
+                    "a last probability of at least {SMALLEST_LAST:e}, or a client that reaches this \
+                     age waits for ever"
+                ),
             ));
         }
         Ok(Self::from_checked(probabilities, max_age))

@@ -119,11 +119,16 @@ pub fn proportional_rates(weights: &[f64], cohort: f64) -> Result<Vec<f64>> {
     for &client in order.iter().rev() {
         sums.push(sums.last().unwrap_or(&0.0) + weights[client]);
     }
-    let mut rates = vec![0.0; weights.len()];
-    let mut left = cohort;
-    for (&client, sum) in order.iter().zip(sums.iter().rev()) {
-        rates[client] = (left * weights[client] / sum).min(1.0);
-        left -= rates[client];
+    sums.reverse();
+    if sums[0].is_infinite() {
+        return Err(Error::new("weights", sums[0], "weights with a finite sum"));
+    }
+    let left = |capped: usize| cohort - capped as f64;
+    let is_capped = |&(rank, &client): &(usize, &usize)| left(rank) * weights[client] > sums[rank];
+    let capped = order.iter().enumerate().take_while(is_capped).count();
+    let mut rates = vec![1.0; weights.len()];
+    for &client in &order[capped..] {
+        rates[client] = (left(capped) * weights[client] / sums[capped]).min(1.0);
     }
     Ok(rates)
 }

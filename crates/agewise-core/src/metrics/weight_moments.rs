@@ -14,9 +14,12 @@ pub struct WeightMoments {
     clients: u64,
     /// Sum over rounds and clients of w^2.
     squares: FixedSum,
-    /// Sum over clients of (sum over rounds of w)^2.
+    /// Sum over clients of (sum over rounds of w)^2, times [`SQUARED_SUMS`].
     squared_sums: FixedSum,
 }
+
+/// 2^-24: squares of sums grow like the square of the rounds, and have to fit for 10^7 rounds and more.
+const SQUARED_SUMS: f64 = 1.0 / 16_777_216.0;
 
 impl WeightMoments {
     /// An accumulator for so many clients; those that never take part count with weight 0.
@@ -26,8 +29,13 @@ impl WeightMoments {
 
     /// Records the weight of one client in one round, `before` being the sum of its earlier weights.
     pub fn record(&mut self, weight: f64, before: f64) {
-        self.squares += weight * weight;
-        self.squared_sums += weight * (2.0 * before + weight);
+        self.record_many(weight * weight, weight * (2.0 * before + weight));
+    }
+
+    /// Records several clients of one round at once: the sums over them of w^2 and of w (2 before + w).
+    pub fn record_many(&mut self, squares: f64, growth: f64) {
+        self.squares += squares;
+        self.squared_sums += growth * SQUARED_SUMS;
     }
 
     /// Adds what was recorded for other clients in the same rounds.
@@ -40,7 +48,8 @@ impl WeightMoments {
     /// Sigma after so many rounds; NaN for none.
     pub fn sigma(&self, rounds: u64) -> f64 {
         let rounds = rounds as f64;
-        self.squares.value() / rounds - self.squared_sums.value() / (rounds * rounds)
+        let squared_sums = self.squared_sums.value() / SQUARED_SUMS;
+        self.squares.value() / rounds - squared_sums / (rounds * rounds)
     }
 
     /// The mean covariance of two different clients' weights after so many rounds, `total_variance` being

@@ -32,8 +32,18 @@ impl WindowTally {
 
     /// Records a selection of a client that had `earlier` ones in the same window.
     pub fn record(&mut self, earlier: u64) {
-        self.open.0 += 1;
-        self.open.1 += 2 * u128::from(earlier) + 1;
+        self.record_many(1, earlier);
+    }
+
+    /// Records one selection each of so many clients that had `earlier` ones in all.
+    pub fn record_many(&mut self, selections: u64, earlier: u64) {
+        self.open.0 += u128::from(selections);
+        self.open.1 += 2 * u128::from(earlier) + u128::from(selections);
+    }
+
+    /// T.
+    pub fn length(&self) -> u32 {
+        self.length
     }
 
     /// Ends a round; closes the window if it was its last.

@@ -10,7 +10,7 @@ use crate::theory::independent::{IndependentSigma, sigma, weighted_sigma};
 use crate::theory::subset_weights::{SizeClass, gather};
 use crate::theory::windows::renewal_window_sd;
 use crate::theory::{
-    PolicyTheory, Sigma, WINDOW_LENGTHS, distribution_for_drawing, unbiased_sigma,
+    PolicyTheory, Sigma, WINDOW_LENGTHS, distribution_for_drawing, sum_over_clients, unbiased_sigma,
 };
 use crate::weighting::Weighting;
 use std::collections::BTreeMap;
@@ -54,12 +54,18 @@ impl LawPolicy {
             }
             Weighting::Unbiased => {
                 let rate = |client| self.laws.of(client).rate();
-                let value = unbiased_sigma(setting, |client| rate(client) + self.forced);
-                let given_nonempty = unbiased_sigma(setting, rate);
+                let inclusion = |client| rate(client) + self.forced;
+                let empty = empty_probability(&self.laws, setting);
+                // Given that someone is there, each client is with a probability a little higher.
+                let given = |client: u32| rate(client) / (1.0 - empty);
+                let given_nonempty = sum_over_clients(setting, |client| {
+                    let weight = setting.sizes().share(client) / inclusion(client);
+                    weight * weight * given(client) * (1.0 - given(client))
+                });
                 IndependentSigma {
-                    with_rule: Sigma::exact(value),
+                    with_rule: Sigma::exact(unbiased_sigma(setting, inclusion)),
                     given_nonempty: Sigma::exact(given_nonempty),
-                    empty_probability: empty_probability(&self.laws, setting),
+                    empty_probability: empty,
                 }
             }
         }
@@ -71,8 +77,8 @@ impl Policy for LawPolicy {
         ask_everyone(self, round)
     }
 
-    fn inclusion(&self, _round: &Round<'_>, client: u32) -> f64 {
-        self.laws.of(client).rate() + self.forced
+    fn inclusion(&self, _round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        clients.iter().map(|&client| self.laws.of(client).rate() + self.forced).collect()
     }
 
     fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {

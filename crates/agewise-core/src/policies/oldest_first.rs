@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round};
+use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round, alike};
 use crate::random::{Lots, Seed, Stream};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
@@ -32,8 +32,8 @@ impl Policy for OldestFirst {
         Plan::Ranked(Ranking::OldestThenLots)
     }
 
-    fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {
-        (f64::from(round.setting().cohort()) / round.available().count() as f64).min(1.0)
+    fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        alike(round, clients)
     }
 
     /// m clients of each age, who is which being random: the only steady state there is.

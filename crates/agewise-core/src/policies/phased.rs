@@ -22,6 +22,7 @@ use crate::theory::rhythm::{self, TURN, phase, position};
 use crate::theory::windows::{rhythm_window_sd, rhythms_window_sd};
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, unbiased_sigma};
 use crate::weighting::Weighting;
+use std::collections::BTreeMap;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "phased",
@@ -32,6 +33,9 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         let share = spec.number("reshuffle")?.unwrap_or(0.0);
         if !(0.0..=1.0).contains(&share) {
             return Err(spec.wrong("reshuffle", share, "a share from 0 to 1"));
+        }
+        if share > 0.0 && setting.rates().is_some() {
+            return Err(spec.wrong("reshuffle", share, "0 where clients have rates of their own"));
         }
         Ok(Box::new(Phased::new(setting, share)))
     },
@@ -47,6 +51,8 @@ struct Place {
 #[derive(Debug)]
 struct Phased {
     setting: Setting,
+    /// The share of clients that swap in a cycle, and the same as a chance.
+    share: f64,
     reshuffle: Chance,
     /// The rounds after which phases may be swapped.
     cycle: u64,
@@ -59,6 +65,7 @@ impl Phased {
     fn new(setting: &Setting, reshuffle: f64) -> Self {
         Self {
             setting: setting.clone(),
+            share: reshuffle,
             reshuffle: Chance::new(reshuffle),
             cycle: setting.interval().ceil() as u64,
             places: (0, Vec::new()),
@@ -71,6 +78,11 @@ impl Phased {
             None => rhythm::step(self.setting.cohort(), self.setting.clients()),
             Some(rates) => ((rates[client as usize] * TURN as f64).ceil() as u128).min(TURN),
         }
+    }
+
+    /// The longest X with swaps: nearly due under the old phase, just missed under the new.
+    fn longest_wait(&self) -> u64 {
+        2 * self.cycle - 1
     }
 
     /// The place in which a client starts: its join order, since ever.
@@ -120,6 +132,10 @@ impl Phased {
 
     /// Whether the client was due in any round since its age began (and since it has this phase).
     fn is_due(&self, place: Place, round: u64, client: u32, age: u64) -> bool {
+        if self.reshuffle != Chance::NEVER && age >= self.longest_wait() {
+            // Only a missed turn makes anyone wait so long, and a swap has hidden it.
+            return true;
+        }
         let step = self.step(client);
         let begin = (round as i64 - age as i64).max(place.since);
         let rounds = (round as i64 - begin + 1) as u128;
@@ -142,7 +158,8 @@ impl Phased {
                 self.is_due(Self::first_place(client), round, client, 0)
             };
             let replay = replay(setting, weighting, rounds, due);
-            let sigma = Sigma { value: replay.sigma, exact: rounds == period };
+            let exact = rounds == period && setting.rates().is_none();
+            let sigma = Sigma { value: replay.sigma, exact };
             return Cohorts { sizes: replay.cohort_sizes, sigma: Some(sigma) };
         }
         let sizes: Vec<u64> = (0..rounds)
@@ -158,6 +175,30 @@ impl Phased {
         // Mean weights differ from 1/n only in so far as cohort sizes differ: by about 1/m of it.
         let sigma = Sigma { value: square - 1.0 / clients as f64, exact: false };
         Cohorts { sizes, sigma: equal.then_some(sigma) }
+    }
+}
+
+impl Phased {
+    /// What swaps change: in an interval that meets one, the client's age is that of its old phase, and
+    /// what it still waits that of an independent new one.
+    fn with_swaps(&self, theory: PolicyTheory) -> PolicyTheory {
+        if self.reshuffle == Chance::NEVER {
+            return theory;
+        }
+        // X is i or i + 1, so ages under i are equally likely and age i is c times as likely.
+        let mean = theory.mean_interval;
+        let (i, c) = (mean.floor(), mean.fract());
+        let age = (i * (i - 1.0) / 2.0 + c * i) / mean;
+        let age_square = ((i - 1.0) * i * (2.0 * i - 1.0) / 6.0 + c * i * i) / mean;
+        let swapped = 2.0 * (age_square - age * age) + (2.0 * age + 1.0 - mean).powi(2);
+        let share = self.share * mean / self.cycle as f64;
+        PolicyTheory {
+            var_interval: theory.var_interval + share * (swapped - theory.var_interval),
+            longest_wait: Some(self.longest_wait()),
+            window_sd: BTreeMap::new(),
+            interval_distribution: Vec::new(),
+            ..theory
+        }
     }
 }
 
@@ -180,8 +221,8 @@ impl Policy for Phased {
         round.available().filter(due).map(Pick::once).collect()
     }
 
-    fn inclusion(&self, _round: &Round<'_>, client: u32) -> f64 {
-        self.setting.rate(client)
+    fn inclusion(&self, _round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        clients.iter().map(|&client| self.setting.rate(client)).collect()
     }
 
     /// The rounds since the client was last due before round 0.
@@ -210,7 +251,7 @@ impl Policy for Phased {
             window_sd: rhythm_window_sd(setting.rate(0), &WINDOW_LENGTHS),
             ..theory
         };
-        Ok(with_rates(theory, setting).with_sigma(sigma))
+        Ok(self.with_swaps(with_rates(theory, setting)).with_sigma(sigma))
     }
 
     fn local_rule(&self) -> Option<&dyn LocalRule> {

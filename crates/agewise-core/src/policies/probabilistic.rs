@@ -46,9 +46,15 @@ impl Policy for Probabilistic {
         same.map(|times| Pick { client: times[0], draws: times.len() as u32 }).collect()
     }
 
-    fn inclusion(&self, round: &Round<'_>, client: u32) -> f64 {
-        let total: f64 = round.available().map(|other| round.sizes().of(other)).sum();
-        inclusion(round.sizes().of(client) / total, round.setting().cohort())
+    fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        let sizes = round.sizes();
+        let total: f64 = round.available().map(|client| sizes.of(client)).sum();
+        if total == 0.0 {
+            // Nobody here has data, so nobody is drawn: whoever is forced was as likely as the others.
+            return vec![1.0 / round.available().count() as f64; clients.len()];
+        }
+        let drawn = |&client: &u32| inclusion(sizes.of(client) / total, round.setting().cohort());
+        clients.iter().map(drawn).collect()
     }
 
     /// Each client's age is geometric with its own chance of being drawn at all.

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round};
+use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round, alike};
 use crate::random::{Lots, Seed, Stream};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
@@ -29,8 +29,8 @@ impl Policy for Random {
         Plan::Ranked(Ranking::Lots)
     }
 
-    fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {
-        (f64::from(round.setting().cohort()) / round.available().count() as f64).min(1.0)
+    fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        alike(round, clients)
     }
 
     fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {

@@ -1,12 +1,12 @@
 //! `round-robin`: the next m clients in the order of their numbers.
 //!
-//! It is oldest-first with ties broken by number: from equal ages that walks through the clients in
-//! order, needs no memory but the ages, and a client that was away when its turn came is the next to be
-//! asked. Nothing is random, so the same clients meet again and again.
+//! It is oldest-first with ties broken by number, counted from where the last round would have stopped. That
+//! walks through the clients in order, needs no memory but the ages, and a client that was away when its turn
+//! came is the next to be asked. Nothing is random, so the same clients meet again and again.
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round};
+use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round, alike};
 use crate::random::Seed;
 use crate::setting::Setting;
 use crate::theory::replay::{MOST_DECISIONS, replay};
@@ -35,8 +35,8 @@ impl Policy for RoundRobin {
         Plan::Ranked(Ranking::OldestThenNumbers)
     }
 
-    fn inclusion(&self, round: &Round<'_>, _client: u32) -> f64 {
-        (f64::from(round.setting().cohort()) / round.available().count() as f64).min(1.0)
+    fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        alike(round, clients)
     }
 
     /// As if the last round had ended with the last client: the first clients have waited longest.

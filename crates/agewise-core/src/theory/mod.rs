@@ -30,7 +30,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The window lengths T for which sqrt(Var Y)/T is given.
-pub const WINDOW_LENGTHS: [u32; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+pub const WINDOW_LENGTHS: [u32; 11] = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000];
 
 /// Everything that is known of a policy in closed form, in its steady state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -131,12 +131,16 @@ pub(crate) fn uniform_subset_sigma(setting: &Setting, weighting: Weighting) -> S
 
 /// Sigma of weights q_i / inclusion: the sum of q_i^2 (1/inclusion - 1), for every policy.
 pub(crate) fn unbiased_sigma(setting: &Setting, inclusion: impl Fn(u32) -> f64) -> f64 {
-    let sizes = setting.sizes();
-    if sizes.are_equal() && setting.rates().is_none() {
-        let share = sizes.share(0);
-        return f64::from(setting.clients()) * share * share * (1.0 / inclusion(0) - 1.0);
+    sum_over_clients(setting, |client| {
+        setting.sizes().share(client).powi(2) * (1.0 / inclusion(client) - 1.0)
+    })
+}
+
+/// A sum over all clients; one term where all clients are alike, as they may be a billion.
+pub(crate) fn sum_over_clients(setting: &Setting, term: impl Fn(u32) -> f64) -> f64 {
+    if setting.sizes().are_equal() && setting.rates().is_none() {
+        return f64::from(setting.clients()) * term(0);
     }
-    let term = |client| sizes.share(client).powi(2) * (1.0 / inclusion(client) - 1.0);
     (0..setting.clients()).map(term).sum()
 }
 

@@ -1,7 +1,7 @@
 //! Policies without randomness repeat themselves: one period, played once, is their whole theory.
 
 use crate::setting::{EmptyCohort, Setting};
-use crate::weighting::{Weighed, Weighting, weigh};
+use crate::weighting::{Weighed, Weighting};
 
 /// The most decisions (rounds times clients) that a replay may take: about a tenth of a second.
 pub(crate) const MOST_DECISIONS: u64 = 20_000_000;
@@ -39,7 +39,7 @@ pub(crate) fn replay(
             forced += 1.0;
         }
         let members: Vec<Weighed> = cohort.iter().map(|&client| weighed(client)).collect();
-        for (&client, weight) in cohort.iter().zip(weigh(weighting, &members)) {
+        for (&client, weight) in cohort.iter().zip(weighting.weights(&members)) {
             square += weight * weight;
             mean[client as usize] += weight;
         }

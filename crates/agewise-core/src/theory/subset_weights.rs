@@ -70,8 +70,11 @@ pub(crate) fn independent_second_moments(classes: &[SizeClass]) -> WeightMoments
     let transform = |s: f64, out: &mut [f64]| {
         // log of E[exp(-s D)], and from it the share of each class by dividing its own factor out.
         let factor = |class: &SizeClass| {
-            let x = (-s * class.size).exp();
-            (class.rate * x, (class.rate * (x - 1.0)).ln_1p())
+            let exponent = -s * class.size;
+            // A client that is surely there contributes its exponent and no rounding.
+            let log =
+                if class.rate == 1.0 { exponent } else { (class.rate * exponent.exp_m1()).ln_1p() };
+            (class.rate * exponent.exp(), log)
         };
         let log: f64 = classes.iter().map(|c| f64::from(c.count) * factor(c).1).sum();
         for (value, class) in out.iter_mut().zip(classes) {
