@@ -6,7 +6,7 @@
 
 use crate::ages::Ages;
 use crate::error::{Error, Result};
-use crate::law::{AgeLaw, Laws};
+use crate::law::{AgeLaw, LawFamily, Laws};
 use crate::random::{Lot, Lots, Seed, Stream};
 use crate::setting::{Setting, check_length};
 use crate::sizes::Sizes;
@@ -264,6 +264,11 @@ pub trait Policy: Debug + Send + Sync {
     /// all of them.
     fn plan(&self) -> Plan<'_> {
         Plan::Select
+    }
+
+    /// The family of its laws, if they follow from a target interval: such a policy can be calibrated.
+    fn law_family(&self) -> Option<LawFamily> {
+        None
     }
 
     /// The age law that everyone follows, if that is how the policy works.

@@ -169,8 +169,7 @@ fn mean(rows: &[Vec<f64>], start: usize, width: usize) -> f64 {
         let columns = rows.iter().flat_map(|row| row.iter().skip(start).take(width));
         columns.copied().filter(|value| value.is_finite())
     };
-    // Without values this is the empty sum over zero, which is not a number. Each value is divided
-    // before it is added, because the sum of huge values may not be finite.
+    // Each value is divided before it is added: the sum of huge values may not be finite.
     let count = values().count() as f64;
     if count == 0.0 { f64::NAN } else { values().map(|value| value / count).sum() }
 }

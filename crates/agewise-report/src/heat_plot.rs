@@ -1,17 +1,12 @@
-//! Drawing a heat map: its cells, its axes and the colour bar.
-//!
-//! Cells are vector shapes, not an embedded picture: pictures are smoothed or not when they are
-//! enlarged, differently in every viewer and printer, and the PNG renderer is built without
-//! picture decoders. To keep the file small, neighbouring cells of one colour in a row are one
-//! rectangle, all rectangles of one colour are one path, and edges stand at half units, which
-//! are short to write and whole pixels in a PNG of scale two.
+//! Drawing a heat map: its axes, its cells and the colour bar.
 
 use crate::axes::{
     TICK_GAP, draw_axis_names, draw_tick_labels, resolve_x, resolve_y, widest_label,
 };
 use crate::axis::ResolvedAxis;
-use crate::color_scale::{LEVELS, color, level};
+use crate::color_scale::{LEVELS, color};
 use crate::geometry::{Point, Rect};
+use crate::heat_cells::{at_half_units, draw_cells, level_of};
 use crate::heat_map::{Cells, HeatMap};
 use crate::marks::DataArea;
 use crate::panel::{DataRange, include};
@@ -53,7 +48,7 @@ pub(crate) fn draw_heat_map(
         return;
     }
     let bar = ColorBar::lay_out(map, &cells, value_range, plot.height);
-    let area = Rect { width: plot.width - bar.width(), ..plot }.at_half_units();
+    let area = at_half_units(&Rect { width: plot.width - bar.width(), ..plot });
     let x = resolve_x(&map.x.pinned_to(x_range), x_range, area.width);
     let data = DataArea { x: &x, y, area };
     draw_cells(svg, &cells, &bar.scale, &data);
@@ -61,66 +56,6 @@ pub(crate) fn draw_heat_map(
     draw_tick_labels(svg, &data, &area);
     draw_axis_names(svg, &map.x, &map.y, y, &area);
     bar.draw(svg, Rect { x: area.right() + BAR_GAP, width: BAR_WIDTH, ..area });
-}
-
-impl Rect {
-    fn at_half_units(&self) -> Self {
-        let (x, y) = (half_unit(self.x), half_unit(self.y));
-        Self { x, y, width: half_unit(self.right()) - x, height: half_unit(self.bottom()) - y }
-    }
-}
-
-fn half_unit(position: f64) -> f64 {
-    (2.0 * position).round() / 2.0
-}
-
-/// The level of a value, if it has one.
-fn level_of(value: f64, scale: &ResolvedAxis) -> Option<usize> {
-    scale.fraction(value).map(level)
-}
-
-fn draw_cells(svg: &mut SvgWriter, cells: &Cells, scale: &ResolvedAxis, data: &DataArea) {
-    let area = &data.area;
-    let columns: Vec<Option<f64>> = cells
-        .x_edges
-        .iter()
-        .map(|&edge| data.x_position(edge).map(|x| half_unit(x.clamp(area.x, area.right()))))
-        .collect();
-    let rows: Vec<Option<f64>> = cells
-        .y_edges
-        .iter()
-        .map(|&edge| data.y_position(edge).map(|y| half_unit(y.clamp(area.y, area.bottom()))))
-        .collect();
-    let mut missing = PathData::default();
-    let mut levels: Vec<PathData> = (0..LEVELS).map(|_| PathData::default()).collect();
-    for (values, edges) in cells.rows.iter().zip(rows.windows(2)) {
-        let [Some(bottom), Some(top)] = *edges else { continue };
-        let known: Vec<Option<usize>> =
-            values.iter().map(|&value| level_of(value, scale)).collect();
-        let mut start = 0;
-        for run in known.chunk_by(|one, next| one == next) {
-            let end = start + run.len();
-            // On a logarithmic axis the first edges may have no place.
-            let left = columns[start..end].iter().copied().flatten().next();
-            if let (Some(left), Some(right)) = (left, columns[end])
-                && right > left
-                && bottom > top
-            {
-                let path = match run[0] {
-                    Some(level) => &mut levels[level],
-                    None => &mut missing,
-                };
-                path.rect(&Rect { x: left, y: top, width: right - left, height: bottom - top });
-            }
-            start = end;
-        }
-    }
-    svg.crisp(|svg| {
-        svg.fill_path(&missing, theme::MISSING, None);
-        for (level, path) in levels.iter().enumerate() {
-            svg.fill_path(path, &color(level), None);
-        }
-    });
 }
 
 /// Draws short lines outside the cells at the ticks of both axes.

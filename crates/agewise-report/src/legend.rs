@@ -71,7 +71,8 @@ pub(crate) struct Legend<'a> {
 const SAMPLE_WIDTH: f64 = 34.0;
 const SAMPLE_GAP: f64 = 8.0;
 const BAND_SAMPLE_HEIGHT: f64 = 12.0;
-const BAR_SAMPLE: f64 = 14.0;
+const BAR_SAMPLE_WIDTH: f64 = 22.0;
+const BAR_SAMPLE_HEIGHT: f64 = 12.0;
 const ENTRY_GAP: f64 = 26.0;
 const ROW_HEIGHT: f64 = 22.0;
 
@@ -202,7 +203,11 @@ impl Entry<'_> {
         }
         if self.has_bars() {
             let rim = Stroke { color: theme::BACKGROUND, width: 2.0, dash: "" };
-            svg.fill_path(&centered(BAR_SAMPLE, BAR_SAMPLE), self.look.color, Some(&rim));
+            svg.fill_path(
+                &centered(BAR_SAMPLE_WIDTH, BAR_SAMPLE_HEIGHT),
+                self.look.color,
+                Some(&rim),
+            );
         } else if self.has_markers() {
             let mut path = PathData::default();
             let center = Point { x: at.x + SAMPLE_WIDTH / 2.0, ..at };

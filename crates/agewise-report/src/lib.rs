@@ -1,9 +1,11 @@
-//! Figures of agewise: a small chart grammar, drawn as SVG, and as PNG from the same SVG.
+//! Figures and reports of agewise: a small chart grammar, drawn as SVG, and as PNG from the same
+//! SVG, and pages that hold figures, tables and text in one HTML file.
 //!
-//! A [`Figure`] holds [`Panel`]s, a panel holds two [`Axis`] and any number of [`Series`]. Series
-//! of the same name look alike in all panels and share one entry in the legend. Nothing in the
-//! data can make drawing fail: what cannot be shown is left out, and a panel without anything to
-//! show says so.
+//! A [`Figure`] holds [`Panel`]s and [`HeatMap`]s; a panel holds two [`Axis`] and any number of
+//! [`Series`], which may have a band of uncertainty. Series of the same name look alike in all
+//! panels and share one entry in the legend. Nothing in the data can make drawing fail: what
+//! cannot be shown is left out, and a panel without anything to show says so. A [`Page`] is a
+//! self-contained report.
 //!
 //! ```
 //! use agewise_report::{Axis, Figure, Panel, Series, SeriesStyle};
@@ -19,8 +21,10 @@
 //! ```
 //!
 //! How it works: the layout measures all text with the embedded font, gives every block its
-//! room, and writes SVG elements from back to front. Colours, sizes and spacing are in one
-//! module, `theme`; the looks of the series are in `palette`.
+//! room, and writes SVG elements from back to front. The SVG has no ids, so any number of figures
+//! can stand in one page. Colours, sizes and spacing are in one module, `theme`; the looks of the
+//! series are in `palette`, the colours of heat maps in `color_scale`, and the looks of pages in
+//! `page.css`.
 
 mod axes;
 mod axis;
@@ -32,6 +36,7 @@ mod decimate;
 mod error;
 mod figure;
 mod geometry;
+mod heat_cells;
 mod heat_map;
 mod heat_plot;
 mod layout;

@@ -123,6 +123,33 @@ impl PathData {
     }
 }
 
+/// A path of horizontal lines, each moved to from the end of the one before: far shorter than
+/// with absolute positions. Positions must be exact in two decimals, or errors would add up.
+#[derive(Debug, Default)]
+pub(crate) struct RunPath {
+    data: PathData,
+    end: Option<Point>,
+}
+
+impl RunPath {
+    /// Adds a line to the right.
+    pub(crate) fn add(&mut self, from: Point, length: f64) {
+        match self.end {
+            None => {
+                self.data.0.push('M');
+                self.data.push_pair(from.x, from.y);
+            }
+            Some(end) => {
+                self.data.0.push('m');
+                self.data.push_pair(from.x - end.x, from.y - end.y);
+            }
+        }
+        self.data.0.push('h');
+        self.data.0.push_str(&number(length));
+        self.end = Some(Point { x: from.x + length, y: from.y });
+    }
+}
+
 /// An SVG document, written element by element from back to front.
 #[derive(Debug)]
 pub(crate) struct SvgWriter {
@@ -196,6 +223,11 @@ impl SvgWriter {
                 number(theme::TINT_OUTLINE_OPACITY)
             ));
         }
+    }
+
+    /// Draws horizontal lines of this thickness.
+    pub(crate) fn stroke_runs(&mut self, path: &RunPath, color: &str, width: f64) {
+        self.stroke_path(&path.data, &Stroke { color, width, dash: "" });
     }
 
     /// Draws `contents` without smoothing their edges: shapes that touch leave no seam then.

@@ -10,12 +10,13 @@ use proptest::prelude::*;
 use resvg::tiny_skia::Pixmap;
 use resvg::usvg::roxmltree::{Document, Error as XmlError};
 
-const STYLES: [SeriesStyle; 5] = [
+const STYLES: [SeriesStyle; 6] = [
     SeriesStyle::Line,
     SeriesStyle::LineWithMarkers,
     SeriesStyle::Markers,
     SeriesStyle::Stems,
     SeriesStyle::Steps,
+    SeriesStyle::Bars,
 ];
 
 fn panel(title: &str) -> Panel {
@@ -110,6 +111,38 @@ fn a_series_name_has_one_colour_in_all_panels() {
 }
 
 #[test]
+fn bands_and_bars_share_the_entry_and_the_colour_of_their_name() {
+    let line = Series::new("a", SeriesStyle::Line, [(0.0, 1.0), (1.0, 2.0)]);
+    let svg = Figure::new("t")
+        .panel(panel("line").series(line.band([(0.0, 0.5, 1.5), (1.0, 1.5, 2.5)]).slot(2)))
+        .panel(panel("bars").series(Series::new("a", SeriesStyle::Bars, [(1.0, 3.0)])))
+        .to_svg();
+    assert_eq!(texts(&svg).unwrap().iter().filter(|text| *text == "a").count(), 1);
+    assert!(svg.contains("#008f68") && !svg.contains("#0072b2"));
+    // The band in its panel and in the legend.
+    assert_eq!(svg.matches("fill-opacity").count(), 2);
+}
+
+#[test]
+fn a_band_is_part_of_the_automatic_range() {
+    let line = Series::new("a", SeriesStyle::Line, [(0.0, 1.0), (1.0, 1.0)]);
+    let band = line.band([(0.0, -40.0, 1.0), (1.0, 1.0, 40.0)]);
+    let texts = texts(&Figure::new("t").panel(panel("p").series(band)).to_svg()).unwrap();
+    assert!(texts.iter().any(|text| text == "−40") && texts.iter().any(|text| text == "40"));
+}
+
+#[test]
+fn hundreds_of_bars_become_one_outline() {
+    let histogram = |count: i32| {
+        let points = (1..=count).map(|x| (f64::from(x), f64::from(x % 7)));
+        let series = Series::new("a", SeriesStyle::Bars, points);
+        Figure::new("t").panel(panel("p").series(series)).to_svg()
+    };
+    assert!(!histogram(30).contains("fill-opacity"));
+    assert!(histogram(800).contains("fill-opacity"));
+}
+
+#[test]
 fn panels_without_data_say_so() {
     let nothing_to_show = [
         panel("empty"),
@@ -141,7 +174,9 @@ fn even_an_empty_figure_can_be_drawn() {
 fn long_series_give_short_files() {
     let wave = |style| {
         let points = (0..100_000).map(|x| (f64::from(x), (f64::from(x) * 0.7).sin()));
-        Figure::new("t").panel(panel("p").series(Series::new("wave", style, points))).to_svg()
+        let band = points.clone().map(|(x, y)| (x, y - 1.0, y + 1.0));
+        let series = Series::new("wave", style, points).band(band);
+        Figure::new("t").panel(panel("p").series(series)).to_svg()
     };
     for style in STYLES {
         let size = wave(style).len();
@@ -282,6 +317,7 @@ proptest! {
         style in prop::sample::select(STYLES.to_vec()),
         logarithmic: (bool, bool),
         range in prop::option::of((any_number(), any_number())),
+        band in prop::collection::vec((any_number(), any_number(), any_number()), 0..10),
         reference in any_number(),
         name in any::<String>(),
     ) {
@@ -292,7 +328,8 @@ proptest! {
         }
         let figure = Figure::new(&*name).caption(&*name).panel(
             Panel::new(&*name, x, y)
-                .series(Series::new(&*name, style, points))
+                .series(Series::new(&*name, style, points.clone()).band(band))
+                .series(Series::new("again", style, points))
                 .reference(ReferenceLine::horizontal(reference, &*name))
                 .reference(ReferenceLine::vertical(reference, &*name)),
         );

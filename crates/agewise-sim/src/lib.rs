@@ -1,1 +1,17 @@
-//! sim
+//! The selection simulator: how a policy loads its clients, from 100 clients to 10^8, calm and under churn.
+//!
+//! A [`Run`] plays one policy under one seed. Policies that follow age (age laws, oldest-first, random,
+//! round-robin) run on an engine that keeps clients in groups of equal age, so that a round costs what the due
+//! clients cost; any other policy is asked for its cohort. Both give exactly the cohorts of a client-by-client
+//! replay, for any number of threads.
+
+mod asked;
+mod listed;
+mod played;
+mod run;
+mod shard;
+mod tally;
+mod world;
+
+pub use run::{AgeMap, RoundRow, Run, RunOutcome, RunSpec, calm, play};
+pub use world::{Availability, World};

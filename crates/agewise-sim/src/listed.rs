@@ -1,14 +1,13 @@
 //! The engine for policies that follow age: clients stay in order of age, and a round costs what the clients
-//! cost that can be due.
+//! cost that can be due. Weights are equal or by data size; unbiased weights need the policy itself, and so the
+//! other engine.
 
 use crate::played::Played;
 use crate::shard::{SHARD, Shard, Verdict};
 use crate::tally::{self, CreditSums};
 use crate::world::{RoundWorld, World};
 use agewise_core::metrics::{Intervals, WeightMoments, WindowTally};
-use agewise_core::{
-    Chance, EmptyCohort, Laws, Lots, Plan, Ranking, Setting, Stream, Weighed, Weighting,
-};
+use agewise_core::{Chance, EmptyCohort, Laws, Lots, Plan, Ranking, Setting, Stream, Weighting};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -34,6 +33,7 @@ impl Rule {
 #[derive(Debug)]
 pub(crate) struct Listed {
     setting: Setting,
+    equal_sizes: bool,
     world: World,
     weighting: Weighting,
     warmup: u64,
@@ -64,6 +64,7 @@ impl Listed {
         let clients = u64::from(setting.clients());
         Self {
             first_clients: first_ages.len() as u32,
+            equal_sizes: setting.sizes().are_equal(),
             setting,
             world,
             weighting,
@@ -89,22 +90,17 @@ impl Listed {
             selected = self.force_one(&now, round);
             forced = selected > 0;
         }
-        let sums = self.credit(round, rule, &now);
-        Played {
-            selected,
-            reported: self.reported(&sums),
-            forced,
-            total_weight: sums.weight,
-            recorded: round >= self.warmup,
-        }
+        let sums = self.credit(round);
+        Played { selected, reported: sums.clients, forced, total_weight: sums.weight }
     }
 
     /// Clients that joined since the last round come in; whole new shards where the last one is full.
     fn join(&mut self, round: u64) {
         let total = self.world.joined(self.first_clients, round).min(self.setting.clients());
-        let have = self.shards.last().map_or(0, |shard| {
-            (self.shards.len() as u32 - 1) * SHARD + shard.clients()
-        });
+        let have = self
+            .shards
+            .last()
+            .map_or(0, |shard| (self.shards.len() as u32 - 1) * SHARD + shard.clients());
         if total <= have {
             return;
         }
@@ -122,7 +118,7 @@ impl Listed {
         }
     }
 
-    fn each_shard(&mut self, work: impl Fn(&mut Shard) + Sync) {
+    fn each_shard(&mut self, work: impl Fn(&mut Shard) + Sync + Send) {
         self.shards.par_iter_mut().for_each(work);
     }
 
@@ -167,7 +163,8 @@ impl Listed {
         let lots_only = ranking == Ranking::Lots;
         if let Some((since, count)) = last {
             if ranking == Ranking::OldestThenNumbers {
-                self.mark_by_number(now, &censuses, since, left);
+                let first = Ranking::first_number(&self.setting, round);
+                self.mark_by_number(now, first, since, left);
             } else {
                 self.mark_by_lot(now, lots, left, count, |s| lots_only || s == since);
             }
@@ -206,8 +203,7 @@ impl Listed {
                 .map(|shard| shard.mark_low_lots(now, lots, &concerns, guess.0, guess.1))
                 .collect();
             let sure: u64 = found.iter().map(|(sure, _)| sure).sum();
-            let mut near: Vec<(u64, u32)> =
-                found.into_iter().flat_map(|(_, near)| near).collect();
+            let mut near: Vec<(u64, u32)> = found.into_iter().flat_map(|(_, near)| near).collect();
             let wanted = count.checked_sub(sure).map(|wanted| wanted as usize);
             if let Some(wanted) = wanted.filter(|&wanted| wanted <= near.len()) {
                 near.sort_unstable();
@@ -221,19 +217,14 @@ impl Listed {
         }
     }
 
-    fn mark_by_number(
-        &mut self,
-        now: &RoundWorld,
-        censuses: &[Vec<(i64, u64)>],
-        since: i64,
-        count: u64,
-    ) {
+    /// Marks the `count` next numbers, counted from `first` around.
+    fn mark_by_number(&mut self, now: &RoundWorld, first: u32, since: i64, count: u64) {
+        self.each_shard(Shard::clear_marks);
         let mut left = count;
-        for (shard, census) in self.shards.iter_mut().zip(censuses) {
-            let here = census.iter().find(|(s, _)| *s == since).map_or(0, |(_, count)| *count);
-            let taken = here.min(left);
-            shard.mark_low_numbers(now, since, taken);
-            left -= taken;
+        for range in [first..u32::MAX, 0..first] {
+            for shard in &mut self.shards {
+                left -= shard.mark_low_numbers(now, since, left, &range);
+            }
         }
     }
 
@@ -250,39 +241,21 @@ impl Listed {
         shard.choose(now, &lots, round, |_| Verdict::Marked)
     }
 
-    fn credit(&mut self, round: u64, rule: &Rule, now: &RoundWorld) -> CreditSums {
-        let sizes = self.setting.sizes();
-        let equal = match self.weighting {
-            Weighting::Uniform | Weighting::DrawCount => true,
-            Weighting::DataSize => sizes.are_all_the_same(),
-            Weighting::Unbiased => false,
-        };
-        let members: u64 = self.shards.iter().map(Shard::credited_count).sum();
-        let inclusion = self.inclusion(rule, now);
+    fn credit(&mut self, round: u64) -> CreditSums {
         let weighting = self.weighting;
-        let claim = |client: u32| {
-            weighting.claim(&Weighed {
-                draws: 1,
-                size: sizes.of(client),
-                share: sizes.share(client),
-                inclusion: inclusion(client),
-            })
-        };
-        let claims: f64 = if equal || !weighting.is_normalised() {
-            members as f64
-        } else {
-            // In the order of shards, so that the sum does not depend on threads.
-            let sums: Vec<f64> = (self.shards.par_iter())
-                .map(|shard| shard.credited().map(claim).sum::<f64>())
-                .collect();
-            sums.iter().sum()
-        };
-        let (warmup, count) = (self.warmup, members as usize);
-        let same = 1.0 / members as f64;
-        let sums: Vec<CreditSums> = if equal {
+        let members: u64 = self.shards.iter().map(Shard::credited_count).sum();
+        let warmup = self.warmup;
+        let sums: Vec<CreditSums> = if weighting != Weighting::DataSize || self.equal_sizes {
+            let same = 1.0 / members as f64;
             self.shards.par_iter_mut().map(|s| s.credit(round, warmup, |_| same)).collect()
         } else {
-            let weight = |client| weighting.weight(claim(client), count, claims);
+            let sizes = self.setting.sizes();
+            // Summed in the order of shards, so that the sum does not depend on threads.
+            let totals: Vec<f64> = (self.shards.par_iter())
+                .map(|shard| shard.credited().map(|client| sizes.of(client)).sum())
+                .collect();
+            let total: f64 = totals.iter().sum();
+            let weight = |client| weighting.weight(sizes.of(client), members as usize, total);
             self.shards.par_iter_mut().map(|s| s.credit(round, warmup, weight)).collect()
         };
         let mut total = CreditSums::default();
@@ -292,29 +265,12 @@ impl Listed {
         }
         if let Some(recorded) = round.checked_sub(self.warmup) {
             total.record(&mut self.windows);
-            self.windows.iter_mut().for_each(|window| window.end_round(recorded));
+            for window in &mut self.windows {
+                window.end_round(recorded);
+            }
         }
-        CreditSums { clients: members, ..total }
-    }
-
-    fn reported(&self, sums: &CreditSums) -> u64 {
-        sums.clients
-    }
-
-    /// The long-run probability of a client, for unbiased weights.
-    fn inclusion(&self, rule: &Rule, now: &RoundWorld) -> impl Fn(u32) -> f64 + Sync {
-        let laws = match rule {
-            Rule::Laws(laws) if self.weighting == Weighting::Unbiased => Some(laws.clone()),
-            _ => None,
-        };
-        let online: u64 = if laws.is_none() && self.weighting == Weighting::Unbiased {
-            let censuses = self.shards.par_iter().map(|shard| shard.census(now));
-            censuses.map(|census| census.iter().map(|(_, count)| count).sum::<u64>()).sum()
-        } else {
-            1
-        };
-        let ranked = (f64::from(self.setting.cohort()) / online as f64).min(1.0);
-        move |client| laws.as_ref().map_or(ranked, |laws| laws.of(client).rate())
+        total.clients = members;
+        total
     }
 
     /// How many clients wait, by the round since which they do.
@@ -326,7 +282,7 @@ impl Listed {
         waiting
     }
 
-    /// The clients credited in the last round before [`Listed::play`] was called for the next; for tests.
+    /// The clients that wait since a round: those that were credited in the one before.
     pub(crate) fn members_since(&self, since: i64) -> Vec<u32> {
         let mut members: Vec<u32> =
             self.shards.iter().flat_map(|shard| shard.members_since(since)).collect();

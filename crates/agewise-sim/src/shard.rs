@@ -9,6 +9,7 @@ use crate::tally::{CreditSums, Fresh, Tally, credit};
 use crate::world::RoundWorld;
 use agewise_core::metrics::Intervals;
 use agewise_core::{Chance, Laws, Lots};
+use std::ops::Range;
 
 /// Clients per shard: small enough for the second-level cache, large enough to share out.
 pub(crate) const SHARD: u32 = 32_768;
@@ -99,6 +100,12 @@ impl Shard {
         self.groups.iter().map(|group| (group.since, group.members.len() as u64))
     }
 
+    /// The clients that wait since a round.
+    pub(crate) fn members_since(&self, since: i64) -> impl Iterator<Item = u32> {
+        let groups = self.groups.iter().filter(move |group| group.since == since);
+        groups.flat_map(|group| group.members.iter().map(|&m| self.first + u32::from(m)))
+    }
+
     /// Brings in clients up to `total` in this shard; they join with age 0.
     pub(crate) fn join(&mut self, total: u32, round: u64, starts_online: impl Fn(u32) -> bool) {
         let present = self.clients();
@@ -106,8 +113,13 @@ impl Shard {
             return;
         }
         self.tallies.resize(total as usize, Tally::default());
-        self.groups
-            .push(Group { since: round as i64, members: (present..total).map(|c| c as u16).collect() });
+        let since = round as i64;
+        let newcomers = (present..total).map(|client| client as u16);
+        // Those credited in the round before have age 0 too: one group, not two.
+        match self.groups.last_mut().filter(|group| group.since == since) {
+            Some(group) => group.members.extend(newcomers),
+            None => self.groups.push(Group { since, members: newcomers.collect() }),
+        }
         if !self.online.is_empty() {
             self.remember_online(present..total, starts_online);
         }
@@ -118,7 +130,7 @@ impl Shard {
         self.remember_online(0..self.clients(), starts_online);
     }
 
-    fn remember_online(&mut self, clients: std::ops::Range<u32>, online: impl Fn(u32) -> bool) {
+    fn remember_online(&mut self, clients: Range<u32>, online: impl Fn(u32) -> bool) {
         self.online.resize((clients.end as usize).div_ceil(64).max(1), 0);
         for client in clients {
             set_bit(&mut self.online, client as u16, online(self.first + client));
@@ -190,18 +202,31 @@ impl Shard {
         (count, between)
     }
 
-    /// Marks the `count` clients with the lowest numbers, of those online that wait since this round.
-    pub(crate) fn mark_low_numbers(&mut self, world: &RoundWorld, since: i64, count: u64) {
-        self.clear_marks();
-        let Some(group) = self.groups.iter().find(|group| group.since == since) else {
-            return;
+    /// Marks up to `count` clients with the lowest numbers of a range, of those online that wait since
+    /// this round; returns how many.
+    pub(crate) fn mark_low_numbers(
+        &mut self,
+        world: &RoundWorld,
+        since: i64,
+        count: u64,
+        range: &Range<u32>,
+    ) -> u64 {
+        let here = self.first..self.first + self.clients();
+        let apart = range.end <= here.start || here.end <= range.start;
+        let group = self.groups.iter().find(|group| group.since == since);
+        let Some(group) = group.filter(|_| count > 0 && !apart) else {
+            return 0;
         };
-        let mut online: Vec<u16> =
-            group.members.iter().copied().filter(|&member| self.is_online(world, member)).collect();
-        online.sort_unstable();
-        for &member in online.iter().take(count as usize) {
+        let concerns = |&member: &u16| {
+            range.contains(&(self.first + u32::from(member))) && self.is_online(world, member)
+        };
+        let mut members: Vec<u16> = group.members.iter().copied().filter(concerns).collect();
+        members.sort_unstable();
+        members.truncate(count as usize);
+        for &member in &members {
             set_bit(&mut self.marks, member, true);
         }
+        members.len() as u64
     }
 
     /// Marks one client of this shard.
@@ -209,7 +234,8 @@ impl Shard {
         set_bit(&mut self.marks, (client - self.first) as u16, true);
     }
 
-    fn clear_marks(&mut self) {
+    /// Forgets all marks.
+    pub(crate) fn clear_marks(&mut self) {
         self.marks.clear();
         self.marks.resize(self.tallies.len().div_ceil(64), 0);
     }
@@ -246,9 +272,8 @@ impl Shard {
                 Verdict::Everyone => self.split(group, world, &mut selected, |_| true),
                 Verdict::Chance(chance) => {
                     let first = self.first;
-                    let wins = |member: u16| {
-                        chance.wins(lots.of(u64::from(first + u32::from(member))))
-                    };
+                    let wins =
+                        |member: u16| chance.wins(lots.of(u64::from(first + u32::from(member))));
                     self.split(group, world, &mut selected, wins)
                 }
                 Verdict::OwnLaw(laws) => {
@@ -261,7 +286,8 @@ impl Shard {
                 }
                 Verdict::Marked => {
                     let marks = std::mem::take(&mut self.marks);
-                    let members = self.split(group, world, &mut selected, |member| bit(&marks, member));
+                    let members =
+                        self.split(group, world, &mut selected, |member| bit(&marks, member));
                     self.marks = marks;
                     members
                 }
@@ -332,9 +358,10 @@ impl Shard {
                 self.intervals.record_many(age, group.members.len() as u64);
                 let last = group.since - 1 - recorded_from as i64;
                 let first = self.first;
-                let members = group.members.iter().map(|&member| {
-                    (usize::from(member), weight(first + u32::from(member)))
-                });
+                let members = group
+                    .members
+                    .iter()
+                    .map(|&member| (usize::from(member), weight(first + u32::from(member))));
                 sums.merge(&credit(&mut self.tallies, members, Fresh::new(last, now)));
             }
         }

@@ -95,7 +95,7 @@ pub(crate) fn credit(
 
     let mut sums = CreditSums::default();
     let (mut even, mut odd, mut in_batch) = (0u64, 0u64, 0u32);
-    let mut flush = |even: &mut u64, odd: &mut u64, earlier: &mut [u64; 10]| {
+    let flush = |even: &mut u64, odd: &mut u64, earlier: &mut [u64; 10]| {
         for lane in 0..4 {
             earlier[2 * lane] += *even >> (16 * lane) & 0xFFFF;
             earlier[2 * lane + 1] += *odd >> (16 * lane) & 0xFFFF;
@@ -116,7 +116,9 @@ pub(crate) fn credit(
         odd += (counts >> 8) & EVEN;
         // No count reaches 255, so no carry goes from one byte to the next.
         tally.short = (counts + ONES).to_le_bytes();
-        for ((count, mask), sum) in tally.long.iter_mut().zip(fresh.long).zip(&mut sums.earlier[8..]) {
+        for ((count, mask), sum) in
+            tally.long.iter_mut().zip(fresh.long).zip(&mut sums.earlier[8..])
+        {
             *count &= mask;
             *sum += u64::from(*count);
             *count += 1;
@@ -163,7 +165,9 @@ mod tests {
                     plain.record(client, round);
                     last[index] = round as i64;
                 }
-                packed.iter_mut().for_each(|window| window.end_round(round));
+                for window in &mut packed {
+                    window.end_round(round);
+                }
                 plain.end_round(round);
             }
             let plain = plain.normalised_sd();

@@ -57,7 +57,9 @@ impl FromStr for Availability {
             ("on-off", Some(&[up, down])) if rounds(up) && rounds(down) => {
                 Some(Self::OnOff { up, down })
             }
-            ("diurnal", Some(&[period, depth])) if rounds(period) && (0.0..=1.0).contains(&depth) => {
+            ("diurnal", Some(&[period, depth]))
+                if rounds(period) && (0.0..=1.0).contains(&depth) =>
+            {
                 Some(Self::Diurnal { period, depth })
             }
             _ => None,
@@ -216,7 +218,8 @@ mod tests {
         for text in ["always", "bernoulli:0.7", "on-off:20,5", "diurnal:24,0.8"] {
             assert_eq!(text.parse::<Availability>().unwrap().to_string(), text);
         }
-        for text in ["", "bernoulli", "bernoulli:0", "bernoulli:1.1", "on-off:1", "diurnal:0.5,1", "x:1"]
+        for text in
+            ["", "bernoulli", "bernoulli:0", "bernoulli:1.1", "on-off:1", "diurnal:0.5,1", "x:1"]
         {
             let error = text.parse::<Availability>().unwrap_err();
             assert_eq!((error.field(), error.value()), ("availability", text));
@@ -227,7 +230,8 @@ mod tests {
     /// tolerance is 5 standard errors of 2,000 independent clients.
     #[test]
     fn the_share_online_is_what_was_asked_for() {
-        for (text, share) in [("bernoulli:0.7", 0.7), ("on-off:20,5", 0.8), ("diurnal:24,0.8", 0.6)] {
+        for (text, share) in [("bernoulli:0.7", 0.7), ("on-off:20,5", 0.8), ("diurnal:24,0.8", 0.6)]
+        {
             let world = World {
                 seed: Seed(3),
                 availability: text.parse().unwrap(),

@@ -14,10 +14,16 @@ pub struct Load {
 impl Load {
     /// Records how often one client took part.
     pub fn record(&mut self, selections: u64) {
-        self.clients += 1;
-        self.never += u64::from(selections == 0);
-        self.sum += u128::from(selections);
-        self.sum_of_squares += u128::from(selections) * u128::from(selections);
+        self.record_many(selections, 1);
+    }
+
+    /// Records that so many clients took part so often each.
+    pub fn record_many(&mut self, selections: u64, clients: u64) {
+        let (selections, count) = (u128::from(selections), u128::from(clients));
+        self.clients += clients;
+        self.never += if selections == 0 { clients } else { 0 };
+        self.sum += selections * count;
+        self.sum_of_squares += selections * selections * count;
     }
 
     /// Adds the clients of another accumulator.

@@ -2,7 +2,7 @@
 //! paper).
 
 use crate::error::Result;
-use crate::law::{AgeLaw, Laws};
+use crate::law::{AgeLaw, LawFamily, Laws};
 use crate::policy::{LocalRule, Pick, Plan, Policy, Round, ask_everyone};
 use crate::random::{Lot, Lots, Seed, Stream};
 use crate::setting::{EmptyCohort, Setting};
@@ -19,11 +19,20 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct LawPolicy {
     laws: Laws,
+    /// Where the laws come from, unless the user gave them.
+    family: Option<LawFamily>,
     /// The chance that a given client is the one that is forced into an empty cohort.
     forced: f64,
 }
 
 impl LawPolicy {
+    /// The laws of a family for a setting.
+    pub(super) fn of_family(family: LawFamily, setting: &Setting) -> Result<Self> {
+        let policy = Self::new(setting.laws(family)?, setting);
+        Ok(Self { family: Some(family), ..policy })
+    }
+
+    /// Laws that the user gave.
     pub(super) fn new(laws: Laws, setting: &Setting) -> Self {
         let forced = match setting.empty_cohort() {
             EmptyCohort::ForceOne => {
@@ -31,7 +40,7 @@ impl LawPolicy {
             }
             EmptyCohort::Skip => 0.0,
         };
-        Self { laws, forced }
+        Self { laws, family: None, forced }
     }
 
     fn sigma(&self, setting: &Setting, weighting: Weighting) -> IndependentSigma {
@@ -134,6 +143,10 @@ impl Policy for LawPolicy {
 
     fn plan(&self) -> Plan<'_> {
         Plan::Laws(&self.laws)
+    }
+
+    fn law_family(&self) -> Option<LawFamily> {
+        self.family
     }
 }
 

@@ -11,5 +11,5 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     summary: "each client decides alone, with a chance that grows with its age; not optimal.",
     options: &[],
     weighting: Weighting::Uniform,
-    build: |_, setting| Ok(Box::new(LawPolicy::new(setting.laws(LawFamily::Linear)?, setting))),
+    build: |_, setting| Ok(Box::new(LawPolicy::of_family(LawFamily::Linear, setting)?)),
 };

@@ -10,7 +10,5 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     summary: "each client decides alone by the law with the least Var[X]; the cohort size varies.",
     options: &[],
     weighting: Weighting::Uniform,
-    build: |_, setting| {
-        Ok(Box::new(LawPolicy::new(setting.laws(LawFamily::Optimal)?, setting)))
-    },
+    build: |_, setting| Ok(Box::new(LawPolicy::of_family(LawFamily::Optimal, setting)?)),
 };

@@ -108,7 +108,7 @@ impl Phased {
     /// The place of one client, found by replaying the swaps.
     fn place(&self, client: u32, round: u64) -> Place {
         let first = Self::first_place(client);
-        if self.reshuffle == Chance::NEVER {
+        if self.reshuffle == Chance::NEVER || client >= self.setting.clients() {
             return first;
         }
         (1..=round / self.cycle).fold(first, |place, cycle| self.swap(place, cycle))
@@ -215,7 +215,9 @@ impl Policy for Phased {
         let number = round.number();
         self.move_places(number);
         let due = |&client: &u32| {
-            let place = self.places.1[client as usize];
+            // Who joined after the setting was made has a phase too, and keeps it.
+            let known = self.places.1.get(client as usize);
+            let place = known.copied().unwrap_or(Self::first_place(client));
             self.is_due(place, number, client, round.ages().of(client))
         };
         round.available().filter(due).map(Pick::once).collect()

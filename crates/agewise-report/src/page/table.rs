@@ -91,16 +91,18 @@ impl Table {
         if self.columns.is_empty() {
             return;
         }
-        let name = if self.caption.trim().is_empty() { "Table" } else { &self.caption };
-        let name = escape(name);
+        html.push_str("<div class=\"table\">\n");
+        // Not a caption element: that would be as wide as the table and scroll out of sight.
+        let has_caption = !self.caption.trim().is_empty();
+        let name = escape(if has_caption { &self.caption } else { "Table" });
+        if has_caption {
+            _ = writeln!(html, r#"<p class="caption">{name}</p>"#);
+        }
         _ = writeln!(
             html,
-            r#"<div class="scroll table" role="region" tabindex="0" aria-label="{name}">"#
+            r#"<div class="scroll" role="region" tabindex="0" aria-label="{name}">"#
         );
         html.push_str("<table>\n");
-        if !self.caption.trim().is_empty() {
-            _ = writeln!(html, "<caption>{name}</caption>");
-        }
         html.push_str("<thead>\n<tr>");
         for column in &self.columns {
             let class = class_attribute(&[(column.is_number, "number")]);
@@ -110,7 +112,7 @@ impl Table {
         for row in &self.rows {
             self.write_row(row, html);
         }
-        html.push_str("</tbody>\n</table>\n</div>\n");
+        html.push_str("</tbody>\n</table>\n</div>\n</div>\n");
     }
 
     fn write_row(&self, row: &[Cell], html: &mut String) {
