@@ -1,4 +1,4 @@
-//! The cost of a round from 10^4 to 10^8 clients, all metrics on. `cargo bench -p agewise-sim -- [LARGEST]`.
+//! The cost of a round from 10^4 to 10^8 clients, all metrics on. `cargo bench -p agewise-sim -- [LARGEST] [POLICY...]`.
 
 use agewise_core::{PolicySpec, Result, Seed, SettingParams, SizeLaw, Start, find_policy};
 use agewise_sim::{Run, RunSpec, calm};
@@ -7,7 +7,9 @@ use std::time::Instant;
 fn main() -> Result<()> {
     let largest = std::env::args().filter_map(|arg| arg.parse::<u64>().ok()).next();
     let largest = largest.unwrap_or(10_000_000);
-    for policy in ["markov-optimal", "oldest-first", "random", "probabilistic", "phased"] {
+    let all = ["markov-optimal", "oldest-first", "random", "probabilistic", "phased"];
+    let asked: Vec<String> = std::env::args().filter(|arg| all.contains(&arg.as_str())).collect();
+    for policy in all.into_iter().filter(|p| asked.is_empty() || asked.iter().any(|a| a == p)) {
         let mut clients = 10_000;
         while clients <= largest {
             measure(policy, clients)?;

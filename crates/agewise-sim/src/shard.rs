@@ -14,6 +14,9 @@ use std::ops::Range;
 /// Clients per shard: small enough for the second-level cache, large enough to share out.
 pub(crate) const SHARD: u32 = 32_768;
 
+/// How many clients are brought into the cache before they are updated.
+const AHEAD: usize = 128;
+
 /// Clients that wait since the same round.
 #[derive(Debug, Clone)]
 struct Group {
@@ -311,20 +314,24 @@ impl Shard {
     ) -> Vec<u16> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(group.members.len(), 0);
-        let everyone = world.everyone_is_online();
-        let nobody_drops = world.nobody_drops_out();
+        let calm = world.everyone_is_online() && world.nobody_drops_out();
         let (mut taken, mut left) = (0, 0);
         for index in 0..group.members.len() {
             let member = group.members[index];
-            let chosen = wins(member) && (everyone || self.is_online(world, member));
-            *selected += u64::from(chosen);
-            let credited =
-                chosen && (nobody_drops || !world.drops_out(self.first + u32::from(member)));
+            let mut credited = wins(member);
+            if !calm {
+                credited = credited && self.is_online(world, member);
+                *selected += u64::from(credited);
+                credited = credited && !world.drops_out(self.first + u32::from(member));
+            }
             // Written to both places, kept in one: no branch to mispredict.
             scratch[taken] = member;
             group.members[left] = member;
             taken += usize::from(credited);
             left += usize::from(!credited);
+        }
+        if calm {
+            *selected += taken as u64;
         }
         group.members.truncate(left);
         let members = scratch[..taken].to_vec();
@@ -351,28 +358,51 @@ impl Shard {
         weight: impl Fn(u32) -> f64,
     ) -> CreditSums {
         let mut sums = CreditSums::default();
-        let mut credited = std::mem::take(&mut self.credited);
+        let credited = std::mem::take(&mut self.credited);
         if let Some(now) = round.checked_sub(recorded_from) {
             for group in &credited {
                 let age = (round as i64 - group.since) as u64;
                 self.intervals.record_many(age, group.members.len() as u64);
                 let last = group.since - 1 - recorded_from as i64;
                 let first = self.first;
-                let members = group
-                    .members
-                    .iter()
-                    .map(|&member| (usize::from(member), weight(first + u32::from(member))));
-                sums.merge(&credit(&mut self.tallies, members, Fresh::new(last, now)));
+                let fresh = Fresh::new(last, now);
+                for members in group.members.chunks(AHEAD) {
+                    // Reading one field of each client first brings their cache lines in side by side;
+                    // the loop that updates them is too long for the processor to look so far ahead.
+                    let tallies = &mut self.tallies;
+                    let read =
+                        members.iter().map(|&member| tallies[usize::from(member)].selections);
+                    std::hint::black_box(read.fold(0, |all, one| all ^ one));
+                    let weighed =
+                        |&member: &u16| (usize::from(member), weight(first + u32::from(member)));
+                    sums.merge(&credit(tallies, members.iter().map(weighed), fresh));
+                }
             }
         }
-        // The largest list becomes the new group; the others are appended to it.
-        credited.sort_by_key(|group| std::cmp::Reverse(group.members.len()));
-        let mut parts = credited.into_iter();
-        if let Some(mut group) = parts.next() {
-            parts.for_each(|part| group.members.extend_from_slice(&part.members));
-            group.since = round as i64 + 1;
-            self.groups.push(group);
-        }
+        self.groups.extend(self.regroup(credited, round as i64 + 1));
         sums
+    }
+
+    /// Puts the credited clients into one group, in increasing order, so that the next pass over their
+    /// tallies goes through memory from one end to the other. Sorted by setting bits and reading them back.
+    fn regroup(&self, credited: Vec<Group>, since: i64) -> Option<Group> {
+        let clients: usize = credited.iter().map(|group| group.members.len()).sum();
+        if credited.len() < 2 {
+            return credited.into_iter().next().map(|group| Group { since, ..group });
+        }
+        let mut bits = vec![0u64; self.tallies.len().div_ceil(64)];
+        for group in credited {
+            for member in group.members {
+                bits[usize::from(member) / 64] |= 1 << (member % 64);
+            }
+        }
+        let mut members = Vec::with_capacity(clients);
+        for (word, mut rest) in (0u16..).zip(bits) {
+            while rest != 0 {
+                members.push(word * 64 + rest.trailing_zeros() as u16);
+                rest &= rest - 1;
+            }
+        }
+        Some(Group { since, members })
     }
 }

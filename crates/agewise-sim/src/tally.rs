@@ -80,7 +80,7 @@ pub(crate) fn windows(clients: u64) -> Vec<WindowTally> {
 }
 
 /// Credits clients: counts, weights and windows. Clients come with their weights; all were last credited
-/// in the same round.
+/// in the same round. At most 256 of them, so that sums of their counts fit into two bytes.
 pub(crate) fn credit(
     tallies: &mut [Tally],
     clients: impl Iterator<Item = (usize, f64)>,
@@ -90,18 +90,9 @@ pub(crate) fn credit(
     const ONES: u64 = 0x0101_0101_0101_0101;
     /// Every other byte, so that sums have room to grow.
     const EVEN: u64 = 0x00FF_00FF_00FF_00FF;
-    /// So many counts of up to 200 fit into two bytes.
-    const BATCH: u32 = 256;
 
     let mut sums = CreditSums::default();
-    let (mut even, mut odd, mut in_batch) = (0u64, 0u64, 0u32);
-    let flush = |even: &mut u64, odd: &mut u64, earlier: &mut [u64; 10]| {
-        for lane in 0..4 {
-            earlier[2 * lane] += *even >> (16 * lane) & 0xFFFF;
-            earlier[2 * lane + 1] += *odd >> (16 * lane) & 0xFFFF;
-        }
-        (*even, *odd) = (0, 0);
-    };
+    let (mut even, mut odd) = (0u64, 0u64);
     for (index, weight) in clients {
         let tally = &mut tallies[index];
         tally.selections += 1;
@@ -123,13 +114,11 @@ pub(crate) fn credit(
             *sum += u64::from(*count);
             *count += 1;
         }
-        in_batch += 1;
-        if in_batch == BATCH {
-            flush(&mut even, &mut odd, &mut sums.earlier);
-            in_batch = 0;
-        }
     }
-    flush(&mut even, &mut odd, &mut sums.earlier);
+    for lane in 0..4 {
+        sums.earlier[2 * lane] += even >> (16 * lane) & 0xFFFF;
+        sums.earlier[2 * lane + 1] += odd >> (16 * lane) & 0xFFFF;
+    }
     sums
 }
 
