@@ -64,4 +64,5 @@ pub use heat_map::HeatMap;
 pub use legend::LegendPosition;
 pub use page::{Cell, Column, KeyFigure, Page, Table};
 pub use panel::{Panel, ReferenceLine};
+pub use save::write_atomically;
 pub use series::{Series, SeriesStyle};

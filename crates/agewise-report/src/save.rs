@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes `bytes` to `path`. They go to a temporary file in the same folder first, which then
 /// takes the place of `path` in one step; on failure it is removed and `path` is as it was.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = temporary_neighbour(path);
     let written = write_and_move(&temporary, path, bytes);
     if written.is_err() {

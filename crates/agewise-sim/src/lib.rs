@@ -6,12 +6,18 @@
 //! replay, for any number of threads.
 
 mod asked;
+mod config;
 mod listed;
 mod played;
+mod record;
 mod run;
 mod shard;
+mod summary;
 mod tally;
 mod world;
 
+pub use config::{SimulatedPolicy, Simulation, SimulationParams};
+pub use record::{RoundRecord, RunRecord};
 pub use run::{AgeMap, RoundRow, Run, RunOutcome, RunSpec, calm, play};
+pub use summary::{Estimate, PolicySummary, Summary, theory};
 pub use world::{Availability, World};

@@ -4,6 +4,7 @@
 //!
 //! - [`core`][]: ages, policies, theory, participation metrics.
 //! - [`report`][]: figures.
+//! - [`sim`][]: the selection simulator.
 //! - [`theory`][]: what the policies do, before anything is run.
 //!
 //! ```
@@ -20,6 +21,10 @@
 
 pub use agewise_core as core;
 pub use agewise_report as report;
+pub use agewise_sim as sim;
 
 pub mod cli;
+mod format;
+pub mod run_folder;
+pub mod simulate;
 pub mod theory;

@@ -1,6 +1,8 @@
 //! The command line. Bad input ends with exit code 2, anything else that fails with 1.
 
 mod count;
+mod progress;
+mod simulate;
 mod sizes;
 mod theory;
 
@@ -56,6 +58,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Theory(theory::TheoryArgs),
+    // Boxed: it has many more flags than the others.
+    Simulate(Box<simulate::SimulateArgs>),
 }
 
 /// Runs the command line of this process.
@@ -63,6 +67,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Theory(args) => theory::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
     };
     match result {
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,

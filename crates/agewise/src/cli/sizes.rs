@@ -2,6 +2,7 @@
 
 use super::Failure;
 use crate::core::{Seed, SizeLaw, Sizes};
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
@@ -13,11 +14,19 @@ pub(crate) struct DescribedSizes {
 
 /// Draws the sizes by the law that `text` names, or reads the file that it names.
 pub(crate) fn load(text: &str, clients: u32, seed: Seed) -> Result<DescribedSizes, Failure> {
+    let sizes = match law_or_list(text)? {
+        (_, Some(list)) => Sizes::new(list)?,
+        (law, None) => law.parse::<SizeLaw>()?.draw(clients, seed)?,
+    };
+    let is_law = text.parse::<SizeLaw>().is_ok();
+    let name = Path::new(text).file_name().filter(|_| !is_law).map(|name| name.to_string_lossy());
+    Ok(DescribedSizes { sizes, description: name.map_or(text.to_string(), Cow::into_owned) })
+}
+
+/// The law that `text` names; or the numbers in the file that it names, and the law `equal`.
+pub(crate) fn law_or_list(text: &str) -> Result<(String, Option<Vec<f64>>), Failure> {
     let wrong = match text.parse::<SizeLaw>() {
-        Ok(law) => {
-            let sizes = law.draw(clients, seed)?;
-            return Ok(DescribedSizes { sizes, description: law.to_string() });
-        }
+        Ok(law) => return Ok((law.to_string(), None)),
         Err(error) => error,
     };
     let path = Path::new(text);
@@ -27,9 +36,7 @@ pub(crate) fn load(text: &str, clients: u32, seed: Seed) -> Result<DescribedSize
     let contents = fs::read_to_string(path).map_err(|error| {
         Failure::BadInput(format!("sizes = {text}: cannot read this file: {error}"))
     })?;
-    let sizes = Sizes::new(parse(text, &contents)?)?;
-    let name = path.file_name().map_or(text.into(), |name| name.to_string_lossy());
-    Ok(DescribedSizes { sizes, description: name.into_owned() })
+    Ok((SizeLaw::Equal.to_string(), Some(parse(text, &contents)?)))
 }
 
 /// Numbers separated by white space or commas; `#` starts a comment.

@@ -2,6 +2,7 @@
 
 use super::{Failure, count, print, sizes};
 use crate::core::{EmptyCohort, PolicySpec, Seed, Setting, SettingParams, Weighting, find_policy};
+use crate::format::number;
 use crate::theory::{PolicyReport, TheoryReport, TheoryRequest, default_policies};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
@@ -88,11 +89,20 @@ pub(crate) struct TheoryArgs {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum EmptyCohortArg {
+pub(crate) enum EmptyCohortArg {
     /// One random client has to take part, as in the paper
     ForceOne,
     /// The round passes without training
     Skip,
+}
+
+impl From<EmptyCohortArg> for EmptyCohort {
+    fn from(rule: EmptyCohortArg) -> Self {
+        match rule {
+            EmptyCohortArg::ForceOne => Self::ForceOne,
+            EmptyCohortArg::Skip => Self::Skip,
+        }
+    }
 }
 
 /// Runs the command.
@@ -125,10 +135,7 @@ fn request(args: &TheoryArgs) -> Result<TheoryRequest, Failure> {
         find_policy(policy.name())?;
     }
     let weighting = args.weighting.as_deref().map(str::parse::<Weighting>).transpose()?;
-    let empty_cohort = match args.empty_cohort {
-        EmptyCohortArg::ForceOne => EmptyCohort::ForceOne,
-        EmptyCohortArg::Skip => EmptyCohort::Skip,
-    };
+    let empty_cohort = EmptyCohort::from(args.empty_cohort);
     let params = SettingParams {
         empty_cohort,
         ..SettingParams::new(args.clients, args.cohort, args.max_age)
@@ -238,43 +245,4 @@ fn cold_start_table(report: &TheoryReport) -> String {
         table.add_row(std::iter::once(round.to_string()).chain(cells));
     }
     format!("\nClients per round from a cold start: mean [95% range]\n{table}\n")
-}
-
-/// Four significant digits, without an exponent where people can do without.
-fn number(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_string();
-    }
-    let magnitude = value.abs().log10().floor();
-    if !(-5.0..9.0).contains(&magnitude) {
-        return format!("{value:.3e}");
-    }
-    let decimals = (3.0 - magnitude).max(0.0) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_string()
-    } else {
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn numbers_have_four_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (15.0, "15"),
-            (37.777_777, "37.78"),
-            (0.056_666_6, "0.05667"),
-            (999_000.0, "999000"),
-            (1e12, "1.000e12"),
-            (8.74e-8, "8.740e-8"),
-            (-2.5, "-2.5"),
-        ] {
-            assert_eq!(number(value), text);
-        }
-    }
 }

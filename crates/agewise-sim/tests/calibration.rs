@@ -1,0 +1,94 @@
+//! Self-calibration in the simulator: the cohort returns to its target whatever the population does.
+
+#![allow(clippy::unwrap_used)] // A test helper that fails is a test that fails.
+
+use agewise_core::AgeLaw;
+use agewise_sim::{RunOutcome, SimulationParams, play};
+
+const COHORT: u64 = 300;
+
+fn run(change: impl Fn(&mut SimulationParams)) -> RunOutcome {
+    let mut params = SimulationParams {
+        clients: 2_000,
+        cohort: COHORT,
+        rounds: 250,
+        warmup: 50,
+        policies: vec!["markov-optimal".to_string()],
+        calibrate: true,
+        ..SimulationParams::default()
+    };
+    change(&mut params);
+    play(params.check().unwrap().run(0, 0), |_| {}).unwrap()
+}
+
+/// The mean cohort of rounds 50 to 250, within 3% of the target as the issue asks for. The noise of that mean
+/// is far smaller: reports of one interval are nearly a census.
+fn assert_on_target(name: &str, outcome: &RunOutcome) {
+    let mean = outcome.cohort_sizes.mean();
+    assert!((mean / COHORT as f64 - 1.0).abs() < 0.03, "{name}: {mean}");
+}
+
+#[test]
+fn the_cohort_returns_to_its_target() {
+    assert_on_target("calm", &run(|_| {}));
+    assert_on_target(
+        "30% offline in each round",
+        &run(|p| p.availability = "bernoulli:0.7".into()),
+    );
+    assert_on_target("30% offline, in spells", &run(|p| p.availability = "on-off:14,6".into()));
+    assert_on_target("day and night", &run(|p| p.availability = "diurnal:24,0.6".into()));
+    assert_on_target("20% dropout", &run(|p| p.dropout = 0.2));
+    assert_on_target("tenfold growth over 200 rounds", &run(|p| p.join = 0.045));
+    assert_on_target("shrinking by half over 250 rounds", &run(|p| p.leave = 0.003));
+    let all = run(|p| {
+        p.availability = "on-off:14,6".into();
+        p.dropout = 0.2;
+        p.join = 0.045;
+        p.leave = 0.002;
+    });
+    assert_on_target("everything at once", &all);
+    assert_on_target("from a cold start", &run(|p| p.start = agewise_core::Start::Cold));
+}
+
+/// Without calibration the same worlds miss the target by far: the test above can fail.
+#[test]
+fn without_it_the_cohort_is_off() {
+    let share = |change: &dyn Fn(&mut SimulationParams)| {
+        let outcome = run(|p| {
+            change(p);
+            p.calibrate = false;
+        });
+        outcome.cohort_sizes.mean() / COHORT as f64
+    };
+    assert!(share(&|p| p.join = 0.045) > 3.0);
+    assert!(share(&|p| p.availability = "on-off:14,6".into()) < 0.9);
+}
+
+/// Three in ten clients are away for good; the others follow the law for the interval that was published.
+/// The issue allows 10% for the variance of X.
+#[test]
+fn clients_that_are_always_there_keep_the_laws_own_variance() {
+    let outcome = run(|p| p.availability = "on-off:1000000000,428571428".into());
+    assert_on_target("30% away for good", &outcome);
+    let recorded = &outcome.rows[50..];
+    let interval = recorded.iter().map(|row| row.interval).sum::<f64>() / recorded.len() as f64;
+    let own = AgeLaw::optimal(interval, 10).unwrap().interval().variance;
+    let measured = outcome.intervals.variance();
+    assert!((measured / own - 1.0).abs() < 0.1, "{measured}, law {own} at {interval}");
+}
+
+/// The published number settles: with 20,000 clients the furthest of the last hundred rounds is within 5% of
+/// their mean, so nothing oscillates. (With 2,000 it is noisier, within 7%.)
+#[test]
+fn the_published_interval_is_stable() {
+    for availability in ["always", "bernoulli:0.7"] {
+        let outcome = run(|p| {
+            p.availability = availability.into();
+            (p.clients, p.cohort) = (20_000, 3_000);
+        });
+        let late: Vec<f64> = outcome.rows[150..].iter().map(|row| row.interval).collect();
+        let mean = late.iter().sum::<f64>() / late.len() as f64;
+        let spread = late.iter().map(|x| (x / mean - 1.0).abs()).fold(0.0, f64::max);
+        assert!(spread < 0.05, "{availability}: {spread} around {mean}");
+    }
+}

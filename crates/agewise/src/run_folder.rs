@@ -1,0 +1,127 @@
+//! The folder of a run: never overwritten by accident, and complete or clearly not.
+
+use crate::report::write_atomically;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A folder that holds one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFolder(PathBuf);
+
+/// Why a run folder cannot be used.
+#[derive(Debug)]
+pub enum FolderError {
+    /// It is there already.
+    Exists(PathBuf),
+    /// There is no run in it.
+    NoRun(PathBuf),
+    /// A file cannot be written or read.
+    Io(PathBuf, io::Error),
+}
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exists(path) => write!(
+                f,
+                "out = {}: expected a folder that does not exist yet or is empty (--force writes into it, \
+                 --resume continues what is there)",
+                path.display()
+            ),
+            Self::NoRun(path) => {
+                write!(f, "{}: expected the folder of a run, with its config.toml", path.display())
+            }
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for FolderError {}
+
+/// The file from which a run can be run again.
+pub const CONFIG: &str = "config.toml";
+
+impl RunFolder {
+    /// Makes the folder for a new run: `out`, or the next free `runs/NAME-001`, `runs/NAME-002`, ...
+    pub fn create(out: Option<&Path>, name: &str, force: bool) -> Result<Self, FolderError> {
+        let path = match out {
+            Some(path) => path.to_path_buf(),
+            None => return Self::next_free(Path::new("runs"), name),
+        };
+        if !force && is_occupied(&path) {
+            return Err(FolderError::Exists(path));
+        }
+        fs::create_dir_all(&path).map_err(|error| FolderError::Io(path.clone(), error))?;
+        Ok(Self(path))
+    }
+
+    fn next_free(parent: &Path, name: &str) -> Result<Self, FolderError> {
+        fs::create_dir_all(parent).map_err(|error| FolderError::Io(parent.to_path_buf(), error))?;
+        let mut number = 1u32;
+        loop {
+            let path = parent.join(format!("{name}-{number:03}"));
+            // Making it is the test: two runs that start together cannot get the same folder.
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Self(path)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(FolderError::Io(path, error)),
+            }
+        }
+    }
+
+    /// The folder of a run that was begun before.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        if path.join(CONFIG).is_file() {
+            Ok(Self(path.to_path_buf()))
+        } else {
+            Err(FolderError::NoRun(path.to_path_buf()))
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file of the run, making the folders in between.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
+        let path = self.0.join(name);
+        let written = match path.parent() {
+            Some(parent) => fs::create_dir_all(parent),
+            None => Ok(()),
+        };
+        let written = written.and_then(|()| write_atomically(&path, bytes));
+        written.map_err(|error| FolderError::Io(path, error))
+    }
+
+    /// Reads a file of the run; `None` if it is not there.
+    pub fn read(&self, name: &str) -> Result<Option<String>, FolderError> {
+        let path = self.0.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(FolderError::Io(path, error)),
+        }
+    }
+
+    /// Removes a folder inside the run, if it is there.
+    pub fn remove(&self, name: &str) -> Result<(), FolderError> {
+        let path = self.0.join(name);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(FolderError::Io(path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_occupied(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        // A file of that name, or a folder that cannot be looked into.
+        Err(_) => path.symlink_metadata().is_ok(),
+    }
+}

@@ -1,0 +1,240 @@
+//! `agewise simulate` from the outside: its folder, its figures, its resuming, and how it fails.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agewise"));
+    command.arg("simulate").args(args).current_dir(folder);
+    command
+}
+
+fn simulate(folder: &Path, args: &[&str]) -> Outcome<Output> {
+    Ok(command(folder, args).output()?)
+}
+
+fn succeeds(folder: &Path, args: &[&str]) -> Outcome<String> {
+    let output = simulate(folder, args)?;
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// An empty folder for one test, inside the build folder.
+fn folder(name: &str) -> Outcome<PathBuf> {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simulate-{name}"));
+    if path.exists() {
+        fs::remove_dir_all(&path)?;
+    }
+    fs::create_dir_all(&path)?;
+    Ok(path)
+}
+
+/// Every file below a folder, with its bytes.
+fn files(folder: &Path) -> Outcome<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.strip_prefix(folder)?.to_path_buf(), fs::read(&path)?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn the_run_folder_is_complete() -> Outcome {
+    let here = folder("complete")?;
+    let text = succeeds(&here, &["--rounds", "200", "--sizes", "zipf:2.0", "--seeds", "3"])?;
+    assert!(text.contains("markov-optimal") && text.contains("±"), "{text}");
+    assert!(text.contains("runs/simulate-001/report.html"), "{text}");
+    let files = files(&here.join("runs/simulate-001"))?;
+    let names: Vec<String> = files.keys().map(|path| path.to_string_lossy().into_owned()).collect();
+    for name in
+        ["config.toml", "intervals.csv", "report.html", "rounds.csv", "summary.json", "windows.csv"]
+    {
+        assert!(names.iter().any(|found| found == name), "{name} in {names:?}");
+    }
+    for figure in ["intervals", "windows", "sigma", "cohorts", "ages", "lorenz"] {
+        assert!(names.contains(&format!("figures/{figure}.svg")), "{figure} in {names:?}");
+        assert!(files[Path::new(&format!("figures/{figure}.png"))].starts_with(b"\x89PNG"));
+    }
+    let report = String::from_utf8(files[Path::new("report.html")].clone())?;
+    assert_eq!(report.matches("<svg").count(), 6);
+    assert!(!report.contains("http://") || report.contains("http://www.w3.org/2000/svg"));
+    assert!(!report.contains("https://") && !report.contains("<script"));
+    assert_eq!(names.len(), 18, "{names:?}");
+    // A second one gets a folder of its own.
+    succeeds(&here, &["--rounds", "5"])?;
+    assert!(here.join("runs/simulate-002/summary.json").is_file());
+    Ok(())
+}
+
+#[test]
+fn the_summary_is_one_document_with_every_field() -> Outcome {
+    let here = folder("json")?;
+    let document: Value = serde_json::from_str(&succeeds(&here, &["--json", "--rounds", "300"])?)?;
+    for (field, value) in [("clients", 100), ("cohort", 15), ("max_age", 10), ("rounds", 300)] {
+        assert_eq!(document[field], value, "{field}");
+    }
+    let policies = document["policies"].as_array().ok_or("no policies")?;
+    assert_eq!(policies.len(), 6);
+    for policy in policies {
+        for field in [
+            "policy",
+            "sigma",
+            "sigma_theory",
+            "mean_interval",
+            "var_interval",
+            "cohort_mean",
+            "cohort_sd",
+            "cohort_min",
+            "cohort_max",
+            "jain",
+            "never_selected",
+            "longest_wait",
+        ] {
+            assert!(!policy[field].is_null(), "{field} of {policy}");
+        }
+        assert!(policy["window_sd"]["10"].is_f64(), "{policy}");
+    }
+    let stored = fs::read_to_string(here.join("runs/simulate-001/summary.json"))?;
+    assert_eq!(serde_json::from_str::<Value>(&stored)?, document);
+    Ok(())
+}
+
+#[test]
+fn the_stored_configuration_gives_the_same_bytes() -> Outcome {
+    let here = folder("again")?;
+    let restless = [
+        "--clients",
+        "300",
+        "--cohort",
+        "40",
+        "--rounds",
+        "60",
+        "--seeds",
+        "2",
+        "--start",
+        "cold",
+        "--policy",
+        "random,markov-optimal,phased(reshuffle=0.1),probabilistic",
+        "--sizes",
+        "lognormal:1",
+        "--availability",
+        "on-off:10,3",
+        "--dropout",
+        "0.1",
+        "--churn",
+        "0.02,0.01",
+        "--calibrate",
+        "--warmup",
+        "5",
+        "--seed",
+        "9",
+        "--out",
+        "first",
+        "--threads",
+        "1",
+    ];
+    succeeds(&here, &restless)?;
+    let again = ["--config", "first/config.toml", "--out", "second", "--threads", "3"];
+    succeeds(&here, &again)?;
+    assert!(files(&here.join("first"))? == files(&here.join("second"))?);
+    Ok(())
+}
+
+/// Kills a simulation at several moments and resumes it; the folder must be that of an unbroken one.
+#[test]
+fn a_killed_simulation_can_be_resumed() -> Outcome {
+    let here = folder("resume")?;
+    let what = ["--rounds", "4000", "--clients", "2000", "--cohort", "300", "--seeds", "4"];
+    succeeds(&here, &[&what[..], &["--out", "unbroken"]].concat())?;
+    let unbroken = files(&here.join("unbroken"))?;
+    for (attempt, milliseconds) in [30u64, 120, 400].into_iter().enumerate() {
+        let out = format!("killed-{attempt}");
+        let mut child = command(&here, &[&what[..], &["--out", &out]].concat())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+        child.kill()?;
+        child.wait()?;
+        if !here.join(&out).join("config.toml").is_file() {
+            continue; // Killed before anything was written: there is nothing to resume.
+        }
+        succeeds(&here, &["--resume", &out])?;
+        assert!(files(&here.join(&out))? == unbroken, "killed after {milliseconds} ms");
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_overwritten_without_force() -> Outcome {
+    let here = folder("force")?;
+    fs::create_dir(here.join("mine"))?;
+    fs::write(here.join("mine/notes.txt"), "precious")?;
+    let output = simulate(&here, &["--rounds", "5", "--out", "mine"])?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr)?.contains("out = mine: expected a folder that"));
+    assert_eq!(files(&here.join("mine"))?.len(), 1);
+    succeeds(&here, &["--rounds", "5", "--out", "mine", "--force"])?;
+    assert_eq!(fs::read_to_string(here.join("mine/notes.txt"))?, "precious");
+    assert!(here.join("mine/report.html").is_file());
+    Ok(())
+}
+
+#[test]
+fn bad_input_is_named_before_any_work() -> Outcome {
+    let here = folder("bad")?;
+    fs::write(here.join("typo.toml"), "rownds = 5\n")?;
+    fs::write(here.join("broken.toml"), "rounds = [\n")?;
+    fs::write(here.join("wrong.toml"), "rounds = \"many\"\n")?;
+    let cases: &[(&[&str], &str)] = &[
+        (&["--rounds", "0"], "rounds = 0"),
+        (&["--warmup", "1000"], "warmup = 1000"),
+        (&["--seeds", "0"], "seeds = 0"),
+        (&["--dropout", "1.5"], "dropout = 1.5"),
+        (&["--dropout", "-1"], "dropout = -1"),
+        (&["--churn", "0.1"], "churn = 0.1"),
+        (&["--churn", "-0.1,0"], "join = -0.1"),
+        (&["--availability", "sometimes"], "availability = sometimes"),
+        (&["--cohort", "101"], "cohort = 101"),
+        (&["--policy", "markov"], "did you mean markov-"),
+        (&["--sizes", "nowhere.txt"], "sizes = nowhere.txt"),
+        (&["--config", "typo.toml"], "rownds = 5: expected one of"),
+        (&["--config", "typo.toml"], "did you mean rounds?"),
+        (&["--config", "broken.toml"], "config = broken.toml"),
+        (&["--config", "wrong.toml"], "config = wrong.toml"),
+        (&["--config", "missing.toml"], "config = missing.toml"),
+        (&["--resume", "nothing"], "nothing: expected the folder of a run"),
+    ];
+    for (args, message) in cases {
+        let output = simulate(&here, args)?;
+        let stderr = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(message), "{args:?}: {stderr}");
+    }
+    assert!(!here.join("runs").exists());
+    Ok(())
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_noticed_before_the_work() -> Outcome {
+    let here = folder("unwritable")?;
+    fs::write(here.join("file"), "in the way")?;
+    // Ten million rounds would take minutes; the error must come at once.
+    let output = simulate(&here, &["--rounds", "10000000", "--out", "file/run"])?;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr)?.contains("file/run"));
+    Ok(())
+}
