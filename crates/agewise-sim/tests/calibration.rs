@@ -77,6 +77,38 @@ fn clients_that_are_always_there_keep_the_laws_own_variance() {
     assert!((measured / own - 1.0).abs() < 0.1, "{measured}, law {own} at {interval}");
 }
 
+/// Long intervals, where waves of clients that act in step die out slowly: after 1,500 rounds the cohort has
+/// still the spread of independent clients (a binomial's; twice that is allowed), and its mean.
+#[test]
+fn no_waves_build_up() {
+    for (clients, cohort) in [(10_000, 500), (10_000, 200)] {
+        for world in ["offline", "dropout"] {
+            let outcome = run(|p| {
+                (p.clients, p.cohort, p.max_age, p.rounds) = (clients, cohort, 100, 1_500);
+                p.warmup = 1_000;
+                match world {
+                    "offline" => p.availability = "bernoulli:0.7".into(),
+                    _ => p.dropout = 0.5,
+                }
+            });
+            let (mean, sd) = (outcome.cohort_sizes.mean(), outcome.cohort_sizes.sd());
+            let binomial = (cohort as f64 * (1.0 - cohort as f64 / clients as f64)).sqrt();
+            assert!(sd < 2.0 * binomial, "{cohort} of {clients}, {world}: sd {sd}, {binomial}");
+            assert!((mean / cohort as f64 - 1.0).abs() < 0.01, "{world}: {mean}");
+        }
+    }
+}
+
+/// When more than enough clients come back after a time with too few, the target is reached again.
+#[test]
+fn a_shortage_is_forgotten() {
+    let outcome = run(|p| {
+        p.availability = "diurnal:200,1".into();
+        (p.rounds, p.warmup) = (1_200, 200);
+    });
+    assert_on_target("long nights", &outcome);
+}
+
 /// The published number settles: with 20,000 clients the furthest of the last hundred rounds is within 5% of
 /// their mean, so nothing oscillates. (With 2,000 it is noisier, within 7%.)
 #[test]
