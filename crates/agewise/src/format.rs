@@ -21,7 +21,10 @@ pub(crate) fn number(value: f64) -> String {
 /// A value with half the width of its interval, if there is one.
 pub(crate) fn with_half_width(value: f64, half_width: Option<f64>) -> String {
     match half_width {
-        Some(half) if half > 0.0 => format!("{} ± {}", number(value), two_digits(half)),
+        // Less than the digits that are shown is rounding, not spread.
+        Some(half) if half > 1e-6 * value.abs() => {
+            format!("{} ± {}", number(value), two_digits(half))
+        }
         _ => number(value),
     }
 }
@@ -59,6 +62,7 @@ mod tests {
     fn errors_have_two() {
         assert_eq!(with_half_width(0.0610, Some(0.000_123)), "0.061 ± 0.00012");
         assert_eq!(with_half_width(15.0, Some(0.0)), "15");
+        assert_eq!(with_half_width(0.2222, Some(3e-17)), "0.2222");
         assert_eq!(with_half_width(15.0, None), "15");
         assert_eq!(with_half_width(1500.0, Some(12.3)), "1500 ± 12");
     }

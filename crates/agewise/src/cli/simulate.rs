@@ -352,14 +352,14 @@ fn row(policy: &PolicySummary) -> [String; 11] {
     };
     [
         policy.policy.clone(),
-        estimate("mean_interval", policy.mean_interval),
+        policy.mean_interval.map_or("-".to_string(), number),
         estimate("var_interval", policy.var_interval),
         estimate("sigma", policy.sigma),
         policy.sigma_theory.map_or("-".to_string(), number),
         estimate("cohort_mean", Some(policy.cohort_mean)),
-        estimate("cohort_sd", Some(policy.cohort_sd)),
+        number(policy.cohort_sd),
         format!("{}..{}", policy.cohort_min, policy.cohort_max),
-        estimate("jain", policy.jain),
+        policy.jain.map_or("-".to_string(), number),
         number(policy.never_selected),
         policy.longest_wait.to_string(),
     ]

@@ -6,6 +6,9 @@ use crate::report::{Axis, Figure, HeatMap, Panel, ReferenceLine, Series, SeriesS
 use crate::sim::{RunRecord, theory};
 use std::collections::BTreeMap;
 
+/// The look of what is no policy: grey, and not that of any policy in the registry.
+const REFERENCE: usize = 13;
+
 /// A figure with its file name and a sentence that helps to read it.
 pub(super) struct NamedFigure {
     pub(super) name: &'static str,
@@ -105,7 +108,7 @@ impl Finished {
             if let Some(theory) = theory(&self.simulation, index)? {
                 let points = theory.interval_distribution.iter().map(|&(x, p)| (x as f64, p));
                 let style = SeriesStyle::Markers;
-                panel = panel.series(Series::new("closed form", style, points).slot(6));
+                panel = panel.series(Series::new("closed form", style, points).slot(REFERENCE));
             }
             figure = figure.panel(panel);
         }
@@ -218,7 +221,7 @@ impl Finished {
         let x = Axis::linear("share of clients, least busy first").range(0.0, 1.0);
         let y = Axis::linear("share of all selections").range(0.0, 1.0);
         let even = Series::new("everyone the same", SeriesStyle::Line, [(0.0, 0.0), (1.0, 1.0)]);
-        let mut panel = Panel::new("Who does the work?", x, y).series(even.slot(6));
+        let mut panel = Panel::new("Who does the work?", x, y).series(even.slot(REFERENCE));
         for (index, name) in self.names() {
             let mut clients_by_load: BTreeMap<u32, u64> = BTreeMap::new();
             for &(load, clients) in self.runs[index].iter().flat_map(|run| &run.selections) {
