@@ -49,7 +49,9 @@ impl WeightMoments {
     pub fn sigma(&self, rounds: u64) -> f64 {
         let rounds = rounds as f64;
         let squared_sums = self.squared_sums.value() / SQUARED_SUMS;
-        self.squares.value() / rounds - squared_sums / (rounds * rounds)
+        let sigma = self.squares.value() / rounds - squared_sums / (rounds * rounds);
+        // Sums of weights may be kept with few digits; what that leaves below zero is no variance.
+        if sigma < 0.0 { 0.0 } else { sigma }
     }
 
     /// The mean covariance of two different clients' weights after so many rounds, `total_variance` being
