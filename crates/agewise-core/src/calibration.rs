@@ -19,7 +19,7 @@
 //! its trend), after which there is no lag.
 //!
 //! `crates/agewise-sim/tests/calibration.rs` shows it stable with clients that are offline, drop out, join and
-//! leave, for short and for long intervals.
+//! leave; a population that grows by much of itself within one interval is followed too late.
 
 use crate::error::{Error, Result};
 use std::collections::VecDeque;

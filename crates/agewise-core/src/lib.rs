@@ -11,7 +11,7 @@
 //! - [`Policy`], [`LocalRule`], [`POLICIES`]: the coordinator's and the client's side of every policy.
 //! - [`Selector`]: a policy at work, round by round.
 //! - [`theory`]: Theorems 1 to 5 and what follows.
-//! - [`metrics`]: intervals, windows, weights, cohort sizes, load, meetings; all of them mergeable.
+//! - [`metrics`]: intervals, windows, weights, cohort sizes, load, meetings; accumulators that can be merged.
 
 mod ages;
 mod calibration;
@@ -41,6 +41,6 @@ pub use policy::{
 pub use random::{Chance, Lot, Lots, Seed, Sequence, Stream};
 pub use selector::{Cohort, Selector, SelectorState};
 pub use setting::{EmptyCohort, Setting, SettingParams, Start};
-pub use sizes::{MOST_DRAWN_SIZES, SizeLaw, Sizes};
+pub use sizes::{SizeLaw, Sizes};
 pub use spec::{OptionValue, PolicySpec};
 pub use weighting::{Weighed, Weighting};

@@ -371,6 +371,8 @@ pub struct PolicyEntry {
     pub summary: &'static str,
     /// The options it understands, each with its meaning.
     pub options: &'static [(&'static str, &'static str)],
+    /// Whether it cannot be made without options.
+    pub needs_options: bool,
     /// The paper's weighting, or the natural one.
     pub weighting: Weighting,
     /// Makes the policy for a setting.

@@ -8,7 +8,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// The most clients for which sizes are drawn one by one (8 bytes each).
-pub const MOST_DRAWN_SIZES: u32 = 100_000_000;
+const MOST_DRAWN_SIZES: u32 = 100_000_000;
+
+/// A client with less than this share of all data has none, as far as a double can tell.
+const SMALLEST_SHARE: f64 = 1e-200;
 
 /// The data sizes of a population; cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +28,11 @@ impl Sizes {
         Self { clients, each: None, total: f64::from(clients) }
     }
 
-    /// The given sizes: finite, none negative, not all zero.
+    /// The given sizes: finite, none negative, not all zero, and none too small beside the largest.
     pub fn new(sizes: Vec<f64>) -> Result<Self> {
+        if sizes.is_empty() {
+            return Err(Error::new("sizes", "[]", "one size for each client"));
+        }
         let clients = check_clients(sizes.len() as u64)?;
         for (client, &size) in sizes.iter().enumerate() {
             if !(size.is_finite() && size >= 0.0) {
@@ -43,6 +49,12 @@ impl Sizes {
         }
         if total.is_infinite() {
             return Err(Error::new("sizes", total, "sizes with a finite sum"));
+        }
+        let least = total * SMALLEST_SHARE;
+        if let Some(client) = sizes.iter().position(|&size| size > 0.0 && size < least) {
+            let expected = format!("0, or at least {SMALLEST_SHARE:e} of all data");
+            let value = format!("{:e}", sizes[client]);
+            return Err(Error::new(format!("sizes[{client}]"), value, expected));
         }
         Ok(Self { clients, each: Some(sizes.into()), total })
     }
@@ -173,7 +185,8 @@ mod tests {
     #[test]
     fn refuses_sizes_that_are_none() {
         let field = |sizes: Vec<f64>| Sizes::new(sizes).unwrap_err().field().to_string();
-        assert_eq!(field(vec![]), "clients");
+        assert_eq!(field(vec![]), "sizes");
+        assert_eq!(field(vec![1e-210, 1.0]), "sizes[0]");
         assert_eq!(field(vec![1.0, f64::NAN]), "sizes[1]");
         assert_eq!(field(vec![-1.0]), "sizes[0]");
         assert_eq!(field(vec![f64::INFINITY]), "sizes[0]");

@@ -50,7 +50,7 @@ fn vectors_that_are_no_laws() {
     assert_eq!(check(&[0.1, f64::NAN, 0.5]), pair("probabilities[1]", "NaN"));
     assert_eq!(check(&[0.1, f64::INFINITY]), pair("probabilities[1]", "inf"));
     assert_eq!(check(&[0.5, 0.5, 0.0]), pair("probabilities[2]", "0"));
-    assert_eq!(check(&[0.5]), pair("max_age", "0"));
+    assert_eq!(check(&[0.5]), pair("probabilities", "[0.5]"));
     for (interval, value) in [(0.5, "0.5"), (f64::NAN, "NaN"), (f64::INFINITY, "inf"), (-1.0, "-1")]
     {
         assert_eq!(blamed(AgeLaw::optimal(interval, 5)), pair("interval", value));
@@ -71,7 +71,7 @@ fn vectors_that_are_no_laws() {
 #[test]
 fn sizes_that_are_none() {
     let check = |sizes: &[f64]| blamed(Sizes::new(sizes.to_vec()));
-    assert_eq!(check(&[]), pair("clients", "0"));
+    assert_eq!(check(&[]), pair("sizes", "[]"));
     assert_eq!(check(&[1.0, f64::NAN]), pair("sizes[1]", "NaN"));
     assert_eq!(check(&[-3.0, 1.0]), pair("sizes[0]", "-3"));
     assert_eq!(check(&[1.0, 2.0, f64::INFINITY]), pair("sizes[2]", "inf"));
@@ -88,7 +88,7 @@ fn sizes_that_are_none() {
         assert_eq!(blamed(law.draw(10, Seed(1))).0, "sizes", "{law}");
     }
     assert_eq!(blamed(SizeLaw::Zipf(2.0).draw(u32::MAX, Seed(1))), pair("clients", "4294967295"));
-    assert_eq!(blamed(SizeLaw::Zipf(2.0).draw(0, Seed(1))), pair("clients", "0"));
+    assert_eq!(blamed(SizeLaw::Zipf(2.0).draw(0, Seed(1))), pair("sizes", "[]"));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use crate::run::RunSpec;
 use crate::world::{Availability, World};
 use agewise_core::{
-    EmptyCohort, Error, PolicySpec, Result, Seed, Setting, SettingParams, SizeLaw, Sizes, Start,
-    Weighting, build_policy, find_policy,
+    Calibrator, EmptyCohort, Error, PolicySpec, Result, Seed, Setting, SettingParams, SizeLaw,
+    Sizes, Start, Weighting, build_policy, find_policy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,8 @@ impl SimulationParams {
             return Err(Error::new("warmup", self.warmup, expected));
         }
         check_range("seeds", u64::from(self.seeds), 1, u64::from(MOST_SEEDS))?;
+        // A TOML file holds whole numbers up to this.
+        check_range("seed", self.seed, 0, i64::MAX as u64 - u64::from(MOST_SEEDS))?;
         let world = self.world()?;
         if world.joined(clients, self.rounds) == u32::MAX {
             let expected = format!("fewer than {} clients in the end", u32::MAX);
@@ -149,6 +151,9 @@ impl SimulationParams {
         let spec: PolicySpec = text.parse()?;
         let weighting = self.weighting.unwrap_or(find_policy(spec.name())?.weighting);
         let policy = build_policy(&spec, setting)?;
+        if self.calibrate && policy.law_family().is_some() {
+            Calibrator::new(setting.cohort(), setting.interval())?;
+        }
         if self.calibrate && policy.law_family().is_some() && weighting == Weighting::Unbiased {
             let expected = "weights that do not need a known rate, where laws are calibrated";
             return Err(Error::new("weighting", weighting, expected));
@@ -217,6 +222,31 @@ impl Simulation {
         }
     }
 
+    /// How the data sizes are described.
+    pub fn sizes(&self) -> String {
+        match &self.params.size_list {
+            Some(list) => format!("from a list of {}", list.len()),
+            None => self.params.sizes.clone(),
+        }
+    }
+
+    /// About how much memory it takes, in bytes, with so many runs at a time.
+    pub fn memory(&self, side_by_side: u64) -> u64 {
+        /// The engines' state, and the first ages that it is made from.
+        const PER_CLIENT: u64 = 32;
+        /// A row while it is played, its record, and its line of the table.
+        const PER_ROUND: u64 = 250;
+        let params = &self.params;
+        let clients = u64::from(self.world.joined(self.setting.clients(), params.rounds));
+        let sizes =
+            if params.size_list.is_some() || self.size_law != SizeLaw::Equal { 8 } else { 0 };
+        let runs = self.policies.len() as u64 * u64::from(params.seeds);
+        let at_once = side_by_side.min(runs);
+        let of_clients = clients.saturating_mul(PER_CLIENT * at_once + sizes);
+        let of_rounds = runs.saturating_mul(params.rounds).saturating_mul(PER_ROUND);
+        of_clients.saturating_add(of_rounds)
+    }
+
     /// Whether the population and everyone in it behave as the theory assumes.
     pub fn is_calm(&self) -> bool {
         let world = &self.world;
@@ -249,6 +279,11 @@ mod tests {
         assert_eq!(field(&|p| p.rounds = 0), "rounds");
         assert_eq!(field(&|p| p.warmup = 1_000), "warmup");
         assert_eq!(field(&|p| p.seeds = 0), "seeds");
+        assert_eq!(field(&|p| p.seed = u64::MAX), "seed");
+        let far_apart = |p: &mut SimulationParams| {
+            (p.clients, p.cohort, p.calibrate) = (2_000_000, 1, true);
+        };
+        assert_eq!(field(&far_apart), "interval");
         assert_eq!(field(&|p| p.dropout = 1.0), "dropout");
         assert_eq!(field(&|p| p.leave = f64::NAN), "leave");
         assert_eq!(field(&|p| p.join = -0.1), "join");

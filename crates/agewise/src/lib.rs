@@ -25,6 +25,7 @@ pub use agewise_sim as sim;
 
 pub mod cli;
 mod format;
+mod looks;
 pub mod run_folder;
 pub mod simulate;
 pub mod theory;

@@ -106,10 +106,12 @@ impl RunFolder {
         }
     }
 
-    /// Removes a folder inside the run, if it is there.
+    /// Removes a file or a folder inside the run, if it is there.
     pub fn remove(&self, name: &str) -> Result<(), FolderError> {
         let path = self.0.join(name);
-        match fs::remove_dir_all(&path) {
+        let removed =
+            if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(FolderError::Io(path, error))
             }

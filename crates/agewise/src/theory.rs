@@ -1,7 +1,8 @@
 //! The theory of several policies side by side: the document behind `agewise theory`.
 
-use crate::core::theory::{PolicyTheory, cohort_size};
+use crate::core::theory::{Binomial, PolicyTheory, cohort_size};
 use crate::core::{POLICIES, PolicySpec, Result, Setting, Weighting, build_policy, find_policy};
+use crate::looks::slots;
 use crate::report::{Axis, Figure, Panel, ReferenceLine, Series, SeriesStyle};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -31,8 +32,8 @@ impl TheoryRequest {
 
 /// Every policy that needs no further options.
 pub fn default_policies() -> Vec<PolicySpec> {
-    let needs_nothing = |name: &&str| *name != "markov-custom";
-    POLICIES.iter().map(|entry| entry.name).filter(needs_nothing).map(PolicySpec::named).collect()
+    let plain = POLICIES.iter().filter(|entry| !entry.needs_options);
+    plain.map(|entry| PolicySpec::named(entry.name)).collect()
 }
 
 /// The answer.
@@ -67,7 +68,7 @@ pub struct PolicyReport {
     /// Cohort sizes by round from a cold start; empty if not asked for, or if clients are not independent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cold_start: Vec<ColdRound>,
-    /// The policy's place in the registry: it has the same colour in every figure.
+    /// Its look, the same in every figure.
     #[serde(skip)]
     slot: usize,
 }
@@ -87,11 +88,31 @@ pub struct ColdRound {
     pub high: u32,
 }
 
+impl ColdRound {
+    /// The round in which each of `clients` takes part with this chance.
+    fn new(round: u32, clients: u32, chance: f64) -> Self {
+        /// Beyond this the binomial is a normal distribution, and listing its values takes long.
+        const LARGE_SD: f64 = 1_000.0;
+        let n = f64::from(clients);
+        let (mean, sd) = (n * chance, (n * chance * (1.0 - chance)).sqrt());
+        let (low, high) = if sd > LARGE_SD {
+            let bound = |deviations: f64| (mean + deviations * sd).round().clamp(0.0, n) as u32;
+            (bound(-1.96), bound(1.96))
+        } else {
+            let size = Binomial::new(clients, chance);
+            (size.quantile(0.025), size.quantile(0.975))
+        };
+        Self { round, mean, sd, low, high }
+    }
+}
+
 impl TheoryReport {
     /// Works out the theory of all policies.
     pub fn new(request: &TheoryRequest) -> Result<Self> {
         let setting = &request.setting;
-        let policies = request.policies.iter().map(|spec| PolicyReport::new(spec, request));
+        let looks = slots(&request.policies.iter().collect::<Vec<_>>());
+        let policies = request.policies.iter().zip(looks);
+        let policies = policies.map(|(spec, slot)| PolicyReport::new(spec, slot, request));
         Ok(Self {
             clients: setting.clients(),
             cohort: setting.cohort(),
@@ -198,30 +219,23 @@ fn line_style(points: usize) -> SeriesStyle {
 }
 
 impl PolicyReport {
-    fn new(spec: &PolicySpec, request: &TheoryRequest) -> Result<Self> {
+    fn new(spec: &PolicySpec, slot: usize, request: &TheoryRequest) -> Result<Self> {
         let entry = find_policy(spec.name())?;
         let policy = build_policy(spec, &request.setting)?;
         let weighting = request.weighting.unwrap_or(entry.weighting);
-        let cold_start = match policy.age_law() {
-            None => Vec::new(),
-            Some(law) => (0..request.cold_start_rounds)
-                .zip(cohort_size::from_cold_start(law, request.setting.clients()))
-                .map(|(round, size)| ColdRound {
-                    round,
-                    mean: size.mean(),
-                    sd: size.sd(),
-                    low: size.quantile(0.025),
-                    high: size.quantile(0.975),
-                })
-                .collect(),
-        };
+        let clients = request.setting.clients();
+        let cold_start = policy.age_law().map_or_else(Vec::new, |law| {
+            let chances = cohort_size::participation_from_cold_start(law);
+            let rounds = (0..request.cold_start_rounds).zip(chances);
+            rounds.map(|(round, chance)| ColdRound::new(round, clients, chance.min(1.0))).collect()
+        });
         Ok(Self {
             policy: spec.to_string(),
             summary: entry.summary,
             weighting,
             theory: policy.theory(&request.setting, weighting)?,
             cold_start,
-            slot: POLICIES.iter().position(|other| other.name == entry.name).unwrap_or(0),
+            slot,
         })
     }
 

@@ -179,6 +179,45 @@ fn a_killed_simulation_can_be_resumed() -> Outcome {
 }
 
 #[test]
+fn resuming_a_complete_run_changes_nothing() -> Outcome {
+    let here = folder("complete-again")?;
+    succeeds(&here, &["--rounds", "20", "--out", "run"])?;
+    fs::write(here.join("run/summary.json"), "my notes")?;
+    assert!(succeeds(&here, &["--resume", "run"])?.contains("complete already"));
+    assert_eq!(fs::read_to_string(here.join("run/summary.json"))?, "my notes");
+    Ok(())
+}
+
+/// Runs that were stored under another configuration are not taken over.
+#[test]
+fn stored_runs_belong_to_their_configuration() -> Outcome {
+    let here = folder("fingerprint")?;
+    let what = ["--rounds", "50", "--policy", "random"];
+    succeeds(&here, &[&what[..], &["--out", "right"]].concat())?;
+    fs::create_dir_all(here.join("begun/finished-runs"))?;
+    fs::copy(here.join("right/config.toml"), here.join("begun/config.toml"))?;
+    fs::write(here.join("begun/finished-runs/0000000000000000-000-00000.json"), "{}")?;
+    succeeds(&here, &["--resume", "begun"])?;
+    assert!(files(&here.join("begun"))? == files(&here.join("right"))?);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_fit_into_memory_is_refused() -> Outcome {
+    let here = folder("memory")?;
+    for args in [["--clients", "4e9", "--cohort", "15"], ["--rounds", "1e7", "--seeds", "10000"]] {
+        let output = simulate(&here, &args)?;
+        let stderr = String::from_utf8(output.stderr)?;
+        if cfg!(target_os = "linux") {
+            assert_eq!(output.status.code(), Some(2), "{stderr}");
+            assert!(stderr.contains("GB"), "{stderr}");
+        }
+    }
+    assert!(!here.join("runs").exists());
+    Ok(())
+}
+
+#[test]
 fn nothing_is_overwritten_without_force() -> Outcome {
     let here = folder("force")?;
     fs::create_dir(here.join("mine"))?;
@@ -203,6 +242,9 @@ fn bad_input_is_named_before_any_work() -> Outcome {
         (&["--rounds", "0"], "rounds = 0"),
         (&["--warmup", "1000"], "warmup = 1000"),
         (&["--seeds", "0"], "seeds = 0"),
+        (&["--seeds", "5e9"], "seeds = 5000000000"),
+        (&["--seed", "18446744073709551615"], "seed = 18446744073709551615"),
+        (&["--force"], "--out"),
         (&["--dropout", "1.5"], "dropout = 1.5"),
         (&["--dropout", "-1"], "dropout = -1"),
         (&["--churn", "0.1"], "churn = 0.1"),

@@ -112,7 +112,13 @@ fn figures_are_drawn_in_both_formats() -> Outcome {
         assert!(String::from_utf8(output.stdout)?.contains("from a cold start"));
         assert!(fs::read(&path)?.starts_with(start), "{name}");
     }
-    let svg = fs::read_to_string(folder.join("law.svg"))?;
+    // A figure that exists is replaced only on purpose.
+    let path = folder.join("law.svg");
+    let again = theory(&["--figure", &path.to_string_lossy(), "--policy", "random"])?;
+    assert_eq!(again.status.code(), Some(2));
+    let forced = theory(&["--figure", &folder.join("law.PNG").to_string_lossy(), "--force"])?;
+    assert!(forced.status.success());
+    let svg = fs::read_to_string(path)?;
     for text in ["markov-optimal", "Rounds between two selections", "From a cold start"] {
         assert!(svg.contains(text), "{text}");
     }
@@ -151,7 +157,7 @@ fn bad_input_is_named_and_nothing_is_touched() -> Outcome {
         (&["--figure", "no/such/folder/x.png"], "no/such/folder/x.png"),
     ];
     for (args, message) in cases {
-        let with_figure = [&["--figure", &kept_name], *args].concat();
+        let with_figure = [&["--force", "--figure", &kept_name], *args].concat();
         let args = if args[0] == "--figure" { args.to_vec() } else { with_figure };
         let output = theory(&args)?;
         let stderr = String::from_utf8(output.stderr)?;

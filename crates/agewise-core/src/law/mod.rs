@@ -61,8 +61,9 @@ impl AgeLaw {
                 ));
             }
         }
-        let Some((&last, _)) = probabilities.split_last() else {
-            return Err(Error::new("probabilities", "[]", "p_0, ..., p_max_age: two or more"));
+        let &[_, .., last] = probabilities else {
+            let value = format!("{probabilities:?}");
+            return Err(Error::new("probabilities", value, "p_0, ..., p_max_age: two or more"));
         };
         let max_age = check_max_age(probabilities.len() as u64 - 1)?;
         if last < SMALLEST_LAST {
@@ -163,7 +164,7 @@ mod tests {
     fn refuses_vectors_that_are_no_law() {
         let field = |p: &[f64]| AgeLaw::new(p).unwrap_err().field().to_string();
         assert_eq!(field(&[]), "probabilities");
-        assert_eq!(field(&[0.5]), "max_age");
+        assert_eq!(field(&[0.5]), "probabilities");
         assert_eq!(field(&[0.5, 1.5]), "probabilities[1]");
         assert_eq!(field(&[-0.1, 0.5]), "probabilities[0]");
         assert_eq!(field(&[0.1, f64::NAN, 0.5]), "probabilities[1]");

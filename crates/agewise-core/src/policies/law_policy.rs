@@ -48,14 +48,13 @@ impl LawPolicy {
         match weighting {
             Weighting::Uniform | Weighting::DrawCount => match self.laws.common() {
                 Some(law) => sigma(setting.clients(), law.rate(), rule),
-                None => weighted_sigma(&size_classes(&self.laws, setting, |_| 1.0).0, rule),
+                None => weighted_sigma(&size_classes(&self.laws, setting, false).0, rule),
             },
             Weighting::DataSize => {
-                let sizes = setting.sizes();
-                if let (Some(law), true) = (self.laws.common(), sizes.are_equal()) {
+                if let (Some(law), true) = (self.laws.common(), setting.sizes().are_equal()) {
                     return sigma(setting.clients(), law.rate(), rule);
                 }
-                let (classes, exact) = size_classes(&self.laws, setting, |c| sizes.of(c));
+                let (classes, exact) = size_classes(&self.laws, setting, true);
                 let mut sigma = weighted_sigma(&classes, rule);
                 sigma.with_rule.exact = exact;
                 sigma.given_nonempty.exact = exact;
@@ -162,20 +161,21 @@ fn empty_probability(laws: &Laws, setting: &Setting) -> f64 {
     log.sum::<f64>().exp()
 }
 
-/// The clients gathered by size and rate.
-fn size_classes(
-    laws: &Laws,
-    setting: &Setting,
-    size: impl Fn(u32) -> f64,
-) -> (Vec<SizeClass>, bool) {
+/// The clients gathered by rate and, if asked for, by their share of the data.
+fn size_classes(laws: &Laws, setting: &Setting, by_size: bool) -> (Vec<SizeClass>, bool) {
+    let sizes = setting.sizes();
     let mut each: Vec<SizeClass> = match laws.common() {
         Some(law) => {
-            let rate = law.rate();
-            let classes = setting.sizes().classes();
-            classes.into_iter().map(|(size, count)| SizeClass { size, rate, count }).collect()
+            let (rate, total) = (law.rate(), sizes.total());
+            let class = |(size, count)| SizeClass { size: size / total, rate, count };
+            sizes.classes().into_iter().map(class).collect()
         }
         None => (0..setting.clients())
-            .map(|c| SizeClass { size: size(c), rate: laws.of(c).rate(), count: 1 })
+            .map(|client| SizeClass {
+                size: if by_size { sizes.share(client) } else { 1.0 },
+                rate: laws.of(client).rate(),
+                count: 1,
+            })
             .collect(),
     };
     each.sort_by(|a, b| a.rate.total_cmp(&b.rate).then(a.size.total_cmp(&b.size)));

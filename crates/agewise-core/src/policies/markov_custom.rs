@@ -12,6 +12,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "markov-custom",
     summary: "each client decides alone by the probabilities that you give.",
     options: &[("p", "the probabilities by age, from 0 on; the last holds for all greater ages")],
+    needs_options: true,
     weighting: Weighting::Uniform,
     build: |spec, setting| {
         let p = spec.list("p")?.ok_or_else(|| {

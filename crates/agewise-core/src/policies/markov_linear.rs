@@ -10,6 +10,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "markov-linear",
     summary: "each client decides alone, with a chance that grows with its age; not optimal.",
     options: &[],
+    needs_options: false,
     weighting: Weighting::Uniform,
     build: |_, setting| Ok(Box::new(LawPolicy::of_family(LawFamily::Linear, setting)?)),
 };

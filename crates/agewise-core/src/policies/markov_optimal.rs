@@ -9,6 +9,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "markov-optimal",
     summary: "each client decides alone by the law with the least Var[X]; the cohort size varies.",
     options: &[],
+    needs_options: false,
     weighting: Weighting::Uniform,
     build: |_, setting| Ok(Box::new(LawPolicy::of_family(LawFamily::Optimal, setting)?)),
 };

@@ -16,6 +16,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "oldest-first",
     summary: "the m oldest clients, ties at random: least Var[X] and least Sigma at once.",
     options: &[],
+    needs_options: false,
     weighting: Weighting::Uniform,
     build: |_, _| Ok(Box::new(OldestFirst)),
 };

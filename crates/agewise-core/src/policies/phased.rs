@@ -14,7 +14,7 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{LocalRule, Pick, Policy, PolicyEntry, Round, ask_everyone};
+use crate::policy::{LocalRule, Pick, Policy, PolicyEntry, Round};
 use crate::random::{Chance, Lot, Lots, Seed, Stream};
 use crate::setting::{EmptyCohort, Setting};
 use crate::theory::replay::{MOST_DECISIONS, replay};
@@ -28,6 +28,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "phased",
     summary: "each client keeps a rhythm of its own: nobody sees ages, cohorts stay near m.",
     options: &[("reshuffle", "the share of clients that swap phases in n/m rounds, from 0 to 1")],
+    needs_options: false,
     weighting: Weighting::Uniform,
     build: |spec, setting| {
         let share = spec.number("reshuffle")?.unwrap_or(0.0);
@@ -54,6 +55,8 @@ struct Phased {
     /// The share of clients that swap in a cycle, and the same as a chance.
     share: f64,
     reshuffle: Chance,
+    /// The step of clients without a rate of their own.
+    common_step: u128,
     /// The rounds after which phases may be swapped.
     cycle: u64,
     /// The places of all clients in the cycle of this number, so that a round need not replay the
@@ -67,6 +70,7 @@ impl Phased {
             setting: setting.clone(),
             share: reshuffle,
             reshuffle: Chance::new(reshuffle),
+            common_step: rhythm::step(setting.cohort(), setting.clients()),
             cycle: setting.interval().ceil() as u64,
             places: (0, Vec::new()),
         }
@@ -75,7 +79,7 @@ impl Phased {
     /// The client's rate, as a step on the circle of phases.
     fn step(&self, client: u32) -> u128 {
         match self.setting.rates() {
-            None => rhythm::step(self.setting.cohort(), self.setting.clients()),
+            None => self.common_step,
             Some(rates) => ((rates[client as usize] * TURN as f64).ceil() as u128).min(TURN),
         }
     }
@@ -136,10 +140,15 @@ impl Phased {
             // Only a missed turn makes anyone wait so long, and a swap has hidden it.
             return true;
         }
-        let step = self.step(client);
         let begin = (round as i64 - age as i64).max(place.since);
-        let rounds = (round as i64 - begin + 1) as u128;
-        u128::from(position(phase(place.slot), step, begin)) + rounds * step >= TURN
+        let rounds = (round as i64 - begin + 1) as u64;
+        let Ok(step) = u64::try_from(self.step(client)) else {
+            // A full turn in each round.
+            return true;
+        };
+        // A number that does not fit into 64 bits has passed the top.
+        let (way, turned) = step.overflowing_mul(rounds);
+        turned || position(phase(place.slot), u128::from(step), begin).overflowing_add(way).1
     }
 
     /// Cohort sizes and Sigma over a whole period; by counting where asking everyone takes too long.
@@ -209,10 +218,13 @@ struct Cohorts {
 
 impl Policy for Phased {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        if self.reshuffle == Chance::NEVER {
-            return ask_everyone(self, round);
-        }
         let number = round.number();
+        if self.reshuffle == Chance::NEVER {
+            let due = |&client: &u32| {
+                self.is_due(Self::first_place(client), number, client, round.ages().of(client))
+            };
+            return round.available().filter(due).map(Pick::once).collect();
+        }
         self.move_places(number);
         let due = |&client: &u32| {
             // Who joined after the setting was made has a phase too, and keeps it.

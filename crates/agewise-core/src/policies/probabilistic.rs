@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::law::{AgeLaw, IntervalMoments};
 use crate::policy::{Pick, Policy, PolicyEntry, Round};
-use crate::random::{Lots, Seed, Stream};
+use crate::random::{Lot, Lots, Seed, Stream};
 use crate::setting::Setting;
 use crate::theory::subset_weights::{SizeClass, gather};
 use crate::theory::windows::mixed_window_sd;
@@ -16,14 +16,16 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "probabilistic",
     summary: "m draws with replacement by data size: small clients hardly ever train.",
     options: &[],
+    needs_options: false,
     weighting: Weighting::DrawCount,
-    build: |_, _| Ok(Box::new(Probabilistic { cumulative: Vec::new() })),
+    build: |_, _| Ok(Box::new(Probabilistic { everyone: None, drawn: Drawn::default() })),
 };
 
 #[derive(Debug)]
 struct Probabilistic {
-    /// Running sums of the sizes of all clients; made when everyone is available for the first time.
-    cumulative: Vec<f64>,
+    /// For draws from all clients; made when everyone is available for the first time.
+    everyone: Option<Urn>,
+    drawn: Drawn,
 }
 
 impl Policy for Probabilistic {
@@ -31,19 +33,22 @@ impl Policy for Probabilistic {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
         let lots = round.lots(Stream::DRAW);
         let draws = u64::from(round.setting().cohort());
-        let mut drawn: Vec<u32> = if round.everyone_is_available() {
-            if self.cumulative.is_empty() {
-                self.cumulative = running_sums(round.available(), round);
-            }
-            draw(&self.cumulative, draws, &lots).map(|index| index as u32).collect()
-        } else {
-            let available: Vec<u32> = round.available().collect();
-            let cumulative = running_sums(available.iter().copied(), round);
-            draw(&cumulative, draws, &lots).map(|index| available[index]).collect()
-        };
-        drawn.sort_unstable();
-        let same = drawn.chunk_by(|a, b| a == b);
-        same.map(|times| Pick { client: times[0], draws: times.len() as u32 }).collect()
+        let sizes = round.sizes();
+        if round.everyone_is_available() {
+            let urn = self.everyone.get_or_insert_with(|| {
+                let clients = 0..sizes.clients();
+                Urn::new(clients.len(), sizes.are_equal(), clients.map(|client| sizes.of(client)))
+            });
+            return self.drawn.count(urn, draws, &lots);
+        }
+        let available: Vec<u32> = round.available().collect();
+        let each = available.iter().map(|&client| sizes.of(client));
+        let urn = Urn::new(available.len(), sizes.are_equal(), each);
+        let mut picks = self.drawn.count(&urn, draws, &lots);
+        for pick in &mut picks {
+            pick.client = available[pick.client as usize];
+        }
+        picks
     }
 
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
@@ -107,24 +112,125 @@ impl Policy for Probabilistic {
     }
 }
 
-fn running_sums(clients: impl Iterator<Item = u32>, round: &Round<'_>) -> Vec<f64> {
-    let sums = clients.scan(0.0, |sum, client| {
-        *sum += round.sizes().of(client);
-        Some(*sum)
-    });
-    sums.collect()
+/// Clients to draw from, each with a chance in proportion to its size.
+#[derive(Debug)]
+enum Urn {
+    /// So many, all of the same size.
+    Equal(usize),
+    Sized {
+        /// The running sums of the sizes.
+        sums: Vec<f64>,
+        /// The last client with data, for a product that rounds up to the total itself.
+        last: usize,
+        /// For lots by their leading bits: the first client that can be meant.
+        guide: Vec<u32>,
+    },
 }
 
-/// The indices drawn; none if there is nobody with data.
-fn draw(cumulative: &[f64], draws: u64, lots: &Lots) -> impl Iterator<Item = usize> {
-    let total = cumulative.last().copied().unwrap_or(0.0);
-    let draws = if total > 0.0 { draws } else { 0 };
-    // The last client with data, for a product that rounds up to the total itself.
-    let last = cumulative.partition_point(|&sum| sum < total);
-    (0..draws).map(move |k| {
-        let target = lots.of(k).unit() * total;
-        cumulative.partition_point(|&sum| sum <= target).min(last)
-    })
+impl Urn {
+    fn new(clients: usize, equal: bool, sizes: impl Iterator<Item = f64>) -> Self {
+        if equal {
+            return Self::Equal(clients);
+        }
+        let sums: Vec<f64> = sizes
+            .scan(0.0, |sum, size| {
+                *sum += size;
+                Some(*sum)
+            })
+            .collect();
+        let total = sums.last().copied().unwrap_or(0.0);
+        // About one client for each entry, so that a draw looks at one or two.
+        let entries = clients.next_power_of_two();
+        let mut first = 0;
+        let guide = (0..entries).map(|entry| {
+            // The smallest target of a lot with these leading bits; products keep the order of lots.
+            let target = entry as f64 / entries as f64 * total;
+            while first < clients && sums[first] <= target {
+                first += 1;
+            }
+            first as u32
+        });
+        Self::Sized {
+            guide: guide.collect(),
+            last: sums.partition_point(|&sum| sum < total),
+            sums,
+        }
+    }
+
+    fn clients(&self) -> usize {
+        match self {
+            Self::Equal(clients) => *clients,
+            Self::Sized { sums, .. } => sums.len(),
+        }
+    }
+
+    /// Whether there is anybody to draw.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Equal(clients) => *clients == 0,
+            Self::Sized { sums, .. } => sums.last().is_none_or(|&total| total <= 0.0),
+        }
+    }
+
+    /// The first client whose running sum exceeds the lot's share of the total.
+    fn draw(&self, lot: Lot) -> usize {
+        match self {
+            // The running sums are 1, 2, 3, ...
+            Self::Equal(clients) => ((lot.unit() * *clients as f64) as usize).min(clients - 1),
+            Self::Sized { sums, last, guide } => {
+                let target = lot.unit() * sums[sums.len() - 1];
+                // Two shifts, because one by all 64 bits is none.
+                let leading = lot.bits() >> 1 >> (63 - guide.len().ilog2());
+                let from = guide[leading as usize] as usize;
+                let further = sums[from..].iter().take_while(|&&sum| sum <= target).count();
+                (from + further).min(*last)
+            }
+        }
+    }
+}
+
+/// Counts of draws; all zero and empty between two rounds. Small, because they are hit at random.
+#[derive(Debug, Default)]
+struct Drawn {
+    times: Vec<u8>,
+    /// One bit for everyone who was drawn at all, to find them in order without a sort.
+    who: Vec<u64>,
+    /// Who was drawn once more when its count was full.
+    more: Vec<u32>,
+}
+
+impl Drawn {
+    /// Draws so many times; everyone who was drawn, in order, by place in the urn.
+    fn count(&mut self, urn: &Urn, draws: u64, lots: &Lots) -> Vec<Pick> {
+        self.times.resize(urn.clients(), 0);
+        self.who.resize(urn.clients().div_ceil(64), 0);
+        let draws = if urn.is_empty() { 0 } else { draws };
+        for draw in 0..draws {
+            let client = urn.draw(lots.of(draw));
+            if self.times[client] == u8::MAX {
+                self.more.push(client as u32);
+            } else {
+                self.times[client] += 1;
+                self.who[client / 64] |= 1 << (client % 64);
+            }
+        }
+        let mut picks = Vec::with_capacity(draws.min(urn.clients() as u64) as usize);
+        for (first, word) in (0..).step_by(64).zip(&mut self.who) {
+            let mut rest = std::mem::take(word);
+            while rest != 0 {
+                let client = first + rest.trailing_zeros();
+                rest &= rest - 1;
+                let draws = u32::from(std::mem::take(&mut self.times[client as usize]));
+                picks.push(Pick { client, draws });
+            }
+        }
+        for client in self.more.drain(..) {
+            if let Ok(place) = picks.binary_search_by_key(&client, |pick| pick.client) {
+                picks[place].draws += 1;
+            }
+        }
+        picks
+    }
 }
 
 /// X of a selection picked at random: geometric, a class counting in proportion to its rate.
@@ -152,4 +258,54 @@ fn mixed_distribution(classes: &[(f64, u32)]) -> Vec<(u64, f64)> {
     };
     let values = (1..=LONGEST).map(|x| (x, probability(x)));
     values.take_while(|(_, p)| *p > 1e-9).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many clients, whether their sizes are known to be equal, and their sizes.
+    type Case<'a> = (usize, bool, &'a dyn Fn(usize) -> f64);
+
+    /// Against looking for each draw in the running sums, and sorting: equal sizes, sizes of all orders with
+    /// some without data, and one client that is drawn nearly always.
+    #[test]
+    fn draws_are_those_of_the_running_sums() {
+        let wild = |client: usize| {
+            if client.is_multiple_of(5) { 0.0 } else { 1.7f64.powi(client as i32 % 60) }
+        };
+        let cases: [Case; 7] = [
+            (1, true, &|_| 1.0),
+            (1, false, &|_| 1.0),
+            (1_000, true, &|_| 1.0),
+            (1_000, false, &|_| 1.0),
+            (777, false, &wild),
+            (100, false, &|client| if client == 42 { 1e6 } else { 1.0 }),
+            (64, false, &|_| 0.0),
+        ];
+        let mut drawn = Drawn::default();
+        for (clients, equal, size) in cases {
+            let sums: Vec<f64> = (0..clients)
+                .scan(0.0, |sum, client| {
+                    *sum += size(client);
+                    Some(*sum)
+                })
+                .collect();
+            let total = sums[clients - 1];
+            let last = sums.partition_point(|&sum| sum < total);
+            let lots = Lots::new(Seed(8), Stream::DRAW, clients as u64);
+            let mut plain = vec![0; clients];
+            for draw in (0..3_000).filter(|_| total > 0.0) {
+                let target = lots.of(draw).unit() * total;
+                plain[sums.partition_point(|&sum| sum <= target).min(last)] += 1;
+            }
+            let plain: Vec<Pick> = (0..)
+                .zip(plain)
+                .map(|(client, draws)| Pick { client, draws })
+                .filter(|pick| pick.draws > 0)
+                .collect();
+            let urn = Urn::new(clients, equal, (0..clients).map(size));
+            assert_eq!(drawn.count(&urn, 3_000, &lots), plain, "{clients}, {equal}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "random",
     summary: "m clients uniformly at random, as in FedAvg: some wait for dozens of rounds.",
     options: &[],
+    needs_options: false,
     weighting: Weighting::DataSize,
     build: |_, _| Ok(Box::new(Random)),
 };

@@ -19,6 +19,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "round-robin",
     summary: "the next m clients in order: as balanced as can be, and nothing is random.",
     options: &[],
+    needs_options: false,
     weighting: Weighting::Uniform,
     build: |_, _| Ok(Box::new(RoundRobin)),
 };

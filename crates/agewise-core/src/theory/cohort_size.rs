@@ -4,35 +4,30 @@
 use super::Binomial;
 use crate::law::AgeLaw;
 
-/// The cohort size in the steady state.
-pub fn steady(law: &AgeLaw, clients: u32) -> Binomial {
-    Binomial::new(clients, law.rate())
-}
-
 /// The cohort size in rounds 0, 1, ... when all ages are 0 at the beginning.
 ///
 /// Exact: clients with the same first age and the same law take part with the same probability, each
 /// on its own, so the number of them is binomial in every round. It describes the law alone; a client
 /// forced into an empty cohort (rounds in which nobody can be due) moves the later rounds by one client.
-pub fn from_cold_start(law: &AgeLaw, clients: u32) -> impl Iterator<Item = Binomial> + use<> {
+pub fn from_cold_start(law: &AgeLaw, clients: u32) -> impl Iterator<Item = Binomial> {
     participation_from_cold_start(law).map(move |p| Binomial::new(clients, p.min(1.0)))
 }
 
 /// The probability that a client of first age 0 takes part, in rounds 0, 1, ...
-pub fn participation_from_cold_start(law: &AgeLaw) -> impl Iterator<Item = f64> + use<> {
-    let p = law.probabilities();
-    let last = p.len() - 1;
-    // at[a] is the probability of age a at the beginning of the round.
-    let mut at = vec![0.0; p.len()];
-    at[0] = 1.0;
+///
+/// Age 0 is as if it had just been selected, so these are the renewal probabilities u_1, u_2, ... of its
+/// intervals: u_t = sum over x of P(X = x) u_{t-x}. That costs the values that X can take by then, whatever
+/// `max_age` is.
+pub fn participation_from_cold_start(law: &AgeLaw) -> impl Iterator<Item = f64> {
+    let mut possible = law.interval_distribution().peekable();
+    let mut intervals: Vec<(u64, f64)> = Vec::new();
+    let mut selected = vec![1.0];
     std::iter::repeat_with(move || {
-        let taking_part: f64 = at.iter().zip(&p).map(|(share, p)| share * p).sum();
-        let stays_last = at[last] * (1.0 - p[last]);
-        for age in (1..=last).rev() {
-            at[age] = at[age - 1] * (1.0 - p[age - 1]);
-        }
-        at[last] += stays_last;
-        at[0] = taking_part;
+        let now = selected.len() as u64;
+        intervals.extend(std::iter::from_fn(|| possible.next_if(|&(x, _)| x <= now)));
+        let ways = intervals.iter().map(|&(x, p)| p * selected[(now - x) as usize]);
+        let taking_part = ways.sum();
+        selected.push(taking_part);
         taking_part
     })
 }
@@ -65,7 +60,7 @@ mod tests {
     fn other_laws_settle_at_their_steady_state() {
         for law in [AgeLaw::linear(6.5, 10).unwrap(), AgeLaw::optimal(6.5, 10).unwrap()] {
             let late = from_cold_start(&law, 100).nth(2_000).unwrap();
-            assert!((late.mean() - steady(&law, 100).mean()).abs() < 1e-6, "{}", late.mean());
+            assert!((late.mean() - 100.0 * law.rate()).abs() < 1e-6, "{}", late.mean());
         }
     }
 }

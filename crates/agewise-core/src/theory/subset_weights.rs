@@ -45,8 +45,9 @@ pub(crate) struct WeightMoments {
 /// Sigma of `random` with data-size weights (Theorem 3).
 pub fn random_sigma(sizes: &Sizes, cohort: u32) -> Sigma {
     let clients = sizes.clients();
+    // Shares and not sizes: weights are the same, and no unit of measurement can overflow.
     let all: Vec<SizeClass> = (sizes.classes().into_iter())
-        .map(|(size, count)| SizeClass { size, rate: 0.0, count })
+        .map(|(size, count)| SizeClass { size: size / sizes.total(), rate: 0.0, count })
         .collect();
     let (classes, exact) = gather(all);
     if cohort == clients {

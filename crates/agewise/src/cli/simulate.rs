@@ -6,7 +6,9 @@ use crate::core::{EmptyCohort, PolicySpec, Start, Weighting};
 use crate::format::{number, with_half_width};
 use crate::run_folder::{CONFIG, FolderError, RunFolder};
 use crate::sim::{PolicySummary, Simulation, SimulationParams};
-use crate::simulate::{Finished, SimulateError, forget_finished_runs, pretty, write_config};
+use crate::simulate::{
+    Finished, SimulateError, clear, is_complete, pretty, side_by_side, write_config,
+};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write as _;
@@ -110,7 +112,7 @@ pub(crate) struct SimulateArgs {
     out: Option<PathBuf>,
 
     /// Write into a folder that is not empty
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long, conflicts_with = "resume", requires = "out")]
     force: bool,
 
     /// Finish a run that was interrupted
@@ -177,6 +179,9 @@ fn run_here(args: &SimulateArgs) -> Result<(), Failure> {
         Some(path) => begun_before(args, path)?,
         None => begin(args)?,
     };
+    if args.resume.is_some() && is_complete(&folder)? {
+        return print(&format!("{} is complete already.\n", folder.path().display()));
+    }
     let params = simulation.params();
     let runs = simulation.policies().len() as u64 * u64::from(params.seeds);
     let progress = Progress::new(runs * params.rounds, "simulating", args.quiet);
@@ -195,10 +200,42 @@ fn begin(args: &SimulateArgs) -> Result<(Simulation, RunFolder), Failure> {
         None => SimulationParams::default(),
     };
     let simulation = with_flags(args, params)?.check()?;
+    check_memory(&simulation)?;
     let folder = RunFolder::create(args.out.as_deref(), "simulate", args.force)?;
-    forget_finished_runs(&folder)?;
+    clear(&folder)?;
     write_config(&simulation, &folder)?;
     Ok((simulation, folder))
+}
+
+/// Refuses what cannot fit, before it takes the machine down; says nothing where the memory is not known.
+fn check_memory(simulation: &Simulation) -> Result<(), Failure> {
+    let needed = simulation.memory(side_by_side(simulation));
+    let Some(available) = available_memory() else {
+        return Ok(());
+    };
+    if needed <= available {
+        return Ok(());
+    }
+    let params = simulation.params();
+    let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+    Err(Failure::BadInput(format!(
+        "clients = {}, rounds = {}, policies = {}, seeds = {}: expected a simulation that fits into the {:.1} GB of \
+         memory that are free; this one takes about {:.1} GB",
+        params.clients,
+        params.rounds,
+        params.policies.len(),
+        params.seeds,
+        gigabytes(available),
+        gigabytes(needed)
+    )))
+}
+
+/// What the system says can be used without swapping.
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 fn begun_before(args: &SimulateArgs, path: &Path) -> Result<(Simulation, RunFolder), Failure> {
@@ -257,7 +294,9 @@ fn with_flags(
         *param = flag.unwrap_or(*param);
     }
     if let Some(seeds) = args.seeds {
-        params.seeds = seeds.try_into().unwrap_or(u32::MAX);
+        params.seeds = u32::try_from(seeds).map_err(|_| {
+            Failure::BadInput(format!("seeds = {seeds}: expected a whole number from 1 to 10000"))
+        })?;
     }
     if let Some(list) = &args.policy {
         let policies = PolicySpec::parse_list(list)?;
@@ -331,7 +370,7 @@ fn text(finished: &Finished, folder: &RunFolder) -> String {
         params.clients,
         params.cohort,
         params.max_age,
-        params.sizes,
+        finished.simulation.sizes(),
         params.rounds,
         params.seeds,
         if params.seeds == 1 { "seed" } else { "seeds" },

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 const ABOUT: &str = "Show what each policy does to your clients, in closed form";
 
 const TEACHING: &str = "\
-Show what each policy does to your clients, in closed form: nothing is simulated, a billion clients take \
-less than a second.
+Show what each policy does to your clients, in closed form: nothing is simulated, a billion clients of \
+equal size take less than a second.
 
 The age of a client is the number of rounds since it was last selected. For each policy:
 
@@ -83,6 +83,10 @@ pub(crate) struct TheoryArgs {
     #[arg(long, value_name = "FILE")]
     figure: Option<PathBuf>,
 
+    /// Replace a figure that exists
+    #[arg(long)]
+    force: bool,
+
     /// Print one JSON document with full precision instead of the table
     #[arg(long)]
     json: bool,
@@ -107,6 +111,12 @@ impl From<EmptyCohortArg> for EmptyCohort {
 
 /// Runs the command.
 pub(crate) fn run(args: &TheoryArgs) -> Result<(), Failure> {
+    if let Some(path) = args.figure.as_ref().filter(|path| !args.force && path.exists()) {
+        let shown = path.display();
+        let message =
+            format!("figure = {shown}: expected a file that does not exist yet, or --force");
+        return Err(Failure::BadInput(message));
+    }
     let report = TheoryReport::new(&request(args)?)?;
     if let Some(path) = &args.figure {
         report.figure().save(path)?;
@@ -192,11 +202,16 @@ fn table(report: &TheoryReport) -> String {
     let _ = write!(
         text,
         "\nX: rounds from one selection of a client to its next; n/m = {}, least possible Var[X] {}.\n\
-         Sigma: sum of the variances of the weights; 1/m - 1/n = {} is the least with equal weights.\n",
+         Sigma: sum of the variances of the weights; 1/m - 1/n = {} is the least with equal weights and m\n\
+         clients on average.\n",
         number(n / m),
         number(fraction * (1.0 - fraction)),
         number(report.sigma_floor),
     );
+    if report.policies.iter().any(|policy| policy.theory.empty_probability > 1e-3) {
+        text += "Rounds in which nobody takes part are not rare here. A forced client is not in E[X], Var[X] and \
+                 cohort,\nand only to first order in Sigma: take these as a guide, and simulate.\n";
+    }
     if report.policies.iter().any(|policy| !policy.theory.sigma_exact) {
         text += "~: computed with similar sizes taken together, or over part of a long period.\n";
     }

@@ -1,17 +1,17 @@
 //! The figures of a simulation: the paper's three, and ours.
 
 use super::Finished;
-use crate::core::{POLICIES, Result, Start};
+use crate::core::{Result, Start};
+use crate::looks::{REFERENCE, slots};
 use crate::report::{Axis, Figure, HeatMap, Panel, ReferenceLine, Series, SeriesStyle};
 use crate::sim::{RunRecord, theory};
 use std::collections::BTreeMap;
 
-/// The look of what is no policy: grey, and not that of any policy in the registry.
-const REFERENCE: usize = 13;
-
 /// A figure with its file name and a sentence that helps to read it.
 pub(super) struct NamedFigure {
     pub(super) name: &'static str,
+    /// The question that it answers.
+    pub(super) heading: &'static str,
     pub(super) figure: Figure,
     pub(super) reading: &'static str,
 }
@@ -19,41 +19,49 @@ pub(super) struct NamedFigure {
 impl Finished {
     /// All figures, in the order of the report.
     pub(super) fn figures(&self) -> Result<Vec<NamedFigure>> {
-        let named = |name, figure, reading| NamedFigure { name, figure, reading };
+        let named = |name, heading, figure, reading| NamedFigure { name, heading, figure, reading };
         Ok(vec![
             named(
                 "intervals",
+                "How long do clients wait?",
                 self.interval_figure()?,
                 "One panel per policy: how many rounds pass between two selections of a client. A narrow \
-                 peak is an even load; a long tail is clients that wait. Lines are the closed form.",
+                 peak is an even load; a long tail is clients that wait. Grey markers are the closed form.",
             ),
             named(
                 "windows",
+                "How even is the load over time?",
                 self.window_figure(),
                 "How much the number of selections of a client in a window of T rounds varies, over T. The \
                  lower a curve, the more even the load over that time; markers are measured, lines are the \
-                 closed form where there is one.",
+                 closed form where there is one. A value of zero (everyone equally often) has no place on a \
+                 logarithmic axis and is left out.",
             ),
             named(
                 "sigma",
+                "How much do the weights vary?",
                 self.sigma_figure(),
                 "Sigma, the sum of the variances of the aggregation weights, over the rounds so far. It is \
                  what the convergence bound sees of a policy; dashed lines are the closed forms.",
             ),
             named(
                 "cohorts",
+                "How many clients per round?",
                 self.cohort_figure(),
-                "The number of clients per round, in the first rounds. Left from the start that was asked \
+                "The number of clients per round, in the first rounds of the first seed. Left from the start that was asked \
                  for; right, for age laws, from the other one: a cold start comes in bursts.",
             ),
             named(
                 "ages",
+                "How old do clients get?",
                 self.age_figure(),
-                "Each column is a round, each row an age; colour is the share of all clients. An even load \
+                "The first seed. Each column is a round, each row an age, the last row all greater ages; colour is \
+                 the share of all clients. An even load \
                  fills a band at the bottom; light stripes are clients that act in step.",
             ),
             named(
                 "lorenz",
+                "Who does the work?",
                 self.lorenz_figure(),
                 "Clients in order of how often they took part, and the share of all the work that they did. \
                  On the diagonal everyone does the same.",
@@ -77,14 +85,10 @@ impl Finished {
         Figure::new(title).subtitle(self.subtitle())
     }
 
-    /// The policy's place in the registry, so that it has the same colour everywhere.
+    /// The look of a policy.
     fn slot(&self, policy: usize) -> usize {
-        let name = self.simulation.policies()[policy].spec.name();
-        let found = POLICIES.iter().position(|entry| entry.name == name);
-        // A second variant of the same policy needs a look of its own.
-        let earlier = &self.simulation.policies()[..policy];
-        let variants = earlier.iter().filter(|other| other.spec.name() == name).count();
-        found.unwrap_or(0) + variants * POLICIES.len()
+        let specs: Vec<_> = self.simulation.policies().iter().map(|policy| &policy.spec).collect();
+        slots(&specs)[policy]
     }
 
     fn names(&self) -> impl Iterator<Item = (usize, &str)> {
@@ -92,8 +96,7 @@ impl Finished {
     }
 
     fn interval_figure(&self) -> Result<Figure> {
-        let interval = f64::from(self.simulation.setting().clients())
-            / f64::from(self.simulation.setting().cohort());
+        let interval = self.simulation.setting().interval();
         let mut figure = self.titled("Rounds between two selections").columns(3);
         let end = (4.0 * interval).max(8.0).ceil() + 0.5;
         for (index, name) in self.names() {
@@ -135,7 +138,7 @@ impl Finished {
         let mut panel = Panel::new("Sigma over the rounds so far", x, Axis::linear("Sigma"));
         for (index, name) in self.names() {
             let runs = &self.runs[index];
-            // The first rounds are all noise: a tenth of the run is left out of the drawing.
+            // The first rounds are all noise: a fiftieth of the run is left out of the drawing.
             let skip = self.simulation.params().rounds as usize / 50;
             let means = mean_over_runs(runs, |run, round| run.rounds[round].sigma);
             let points = means.into_iter().skip(skip.max(1));

@@ -15,6 +15,8 @@ use std::fmt;
 const FINISHED: &str = "finished-runs";
 /// Larger populations are run one after the other: each run uses all cores, and memory counts.
 const SIDE_BY_SIDE: u64 = 1_000_000;
+/// The last but one of the files that are written: where it is, everything else is.
+const REPORT: &str = "report.html";
 
 /// Why a simulation could not be finished.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ pub struct Finished {
 impl Finished {
     /// Plays all runs, or takes those from the folder that are finished already.
     ///
-    /// `on_round` hears of every round that is played or taken over. Each finished run is stored at once, so
+    /// `on_rounds` hears of every round that is played or taken over. Each finished run is stored at once, so
     /// that a simulation that is interrupted loses at most the runs that were under way.
     pub fn play(
         simulation: Simulation,
@@ -87,16 +89,20 @@ impl Finished {
         let units: Vec<(usize, u32)> = (0..simulation.policies().len())
             .flat_map(|policy| (0..seeds).map(move |seed| (policy, seed)))
             .collect();
+        let stored = format!("{FINISHED}/{:016x}", fingerprint(&simulation)?);
         let play = |&(policy, seed): &(usize, u32)| {
-            finish_run(&simulation, policy, seed, folder, on_rounds)
+            let name = format!("{stored}-{policy:03}-{seed:05}.json");
+            finish_run(&simulation, policy, seed, folder.map(|folder| (folder, name)), on_rounds)
         };
         let records: Vec<RunRecord> = if simulation.params().clients <= SIDE_BY_SIDE {
             units.par_iter().map(play).collect::<std::result::Result<_, _>>()?
         } else {
             units.iter().map(play).collect::<std::result::Result<_, _>>()?
         };
-        let runs: Vec<Vec<RunRecord>> =
-            records.chunks(seeds as usize).map(<[RunRecord]>::to_vec).collect();
+        let mut records = records.into_iter();
+        let runs: Vec<Vec<RunRecord>> = (0..simulation.policies().len())
+            .map(|_| records.by_ref().take(seeds as usize).collect())
+            .collect();
         let summary = Summary::new(&simulation, &runs)?;
         let other_start = (0..simulation.policies().len())
             .map(|policy| other_start(&simulation, policy))
@@ -119,7 +125,7 @@ impl Finished {
         for (figure, picture) in figures.iter().zip(pictures) {
             folder.write(&format!("figures/{}.png", figure.name), &picture?)?;
         }
-        folder.write("report.html", self.page(&figures).to_html().as_bytes())?;
+        folder.write(REPORT, self.page(&figures)?.to_html().as_bytes())?;
         folder.remove(FINISHED)?;
         Ok(())
     }
@@ -140,34 +146,62 @@ fn config_text(simulation: &Simulation) -> std::result::Result<String, SimulateE
     text.map_err(|error| SimulateError::Unreadable(format!("cannot write {CONFIG}: {error}")))
 }
 
-/// Forgets finished runs of an earlier simulation in the same folder.
-pub fn forget_finished_runs(folder: &RunFolder) -> std::result::Result<(), SimulateError> {
-    Ok(folder.remove(FINISHED)?)
+/// Removes what an earlier simulation left in the folder, so that its results cannot be taken for the new ones.
+pub fn clear(folder: &RunFolder) -> std::result::Result<(), SimulateError> {
+    for name in
+        ["summary.json", "rounds.csv", "intervals.csv", "windows.csv", "figures", REPORT, FINISHED]
+    {
+        folder.remove(name)?;
+    }
+    Ok(())
+}
+
+/// Whether the simulation of a folder is finished.
+pub fn is_complete(folder: &RunFolder) -> std::result::Result<bool, SimulateError> {
+    Ok(folder.read(REPORT)?.is_some() && !folder.path().join(FINISHED).exists())
+}
+
+/// How many runs are played at the same time.
+pub fn side_by_side(simulation: &Simulation) -> u64 {
+    if simulation.params().clients <= SIDE_BY_SIDE {
+        rayon::current_num_threads() as u64
+    } else {
+        1
+    }
+}
+
+/// A number that stands for a configuration and this version of the program: runs that were stored under
+/// another one are not taken over. (FNV-1a, which is the same on every machine.)
+fn fingerprint(simulation: &Simulation) -> std::result::Result<u64, SimulateError> {
+    let text = config_text(simulation)? + env!("CARGO_PKG_VERSION");
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    Ok(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
 fn finish_run(
     simulation: &Simulation,
     policy: usize,
     seed: u32,
-    folder: Option<&RunFolder>,
+    stored: Option<(&RunFolder, String)>,
     on_rounds: &(dyn Fn(u64) + Sync),
 ) -> std::result::Result<RunRecord, SimulateError> {
-    let name = format!("{FINISHED}/{policy:03}-{seed:05}.json");
-    if let Some(text) = folder.map_or(Ok(None), |folder| folder.read(&name))? {
-        let record: RunRecord = serde_json::from_str(&text).map_err(|error| {
-            SimulateError::Unreadable(format!(
-                "{name}: cannot be read ({error}); remove it to go on"
-            ))
-        })?;
+    let Some((folder, name)) = stored else {
+        return Ok(RunRecord::from(play(simulation.run(policy, seed), |_| on_rounds(1))?));
+    };
+    let unreadable = |error: &dyn fmt::Display| {
+        SimulateError::Unreadable(format!("{name}: cannot be read ({error}); remove it to go on"))
+    };
+    if let Some(text) = folder.read(&name)? {
+        let record: RunRecord = serde_json::from_str(&text).map_err(|error| unreadable(&error))?;
+        if record.rounds.len() as u64 != simulation.params().rounds {
+            return Err(unreadable(&"it has another number of rounds"));
+        }
         on_rounds(simulation.params().rounds);
         return Ok(record);
     }
     let record = RunRecord::from(play(simulation.run(policy, seed), |_| on_rounds(1))?);
-    if let Some(folder) = folder {
-        let text = serde_json::to_string(&record);
-        let text = text.map_err(|error| SimulateError::Unreadable(format!("{name}: {error}")))?;
-        folder.write(&name, text.as_bytes())?;
-    }
+    let text = serde_json::to_string(&record).map_err(|error| unreadable(&error))?;
+    folder.write(&name, text.as_bytes())?;
     Ok(record)
 }
 

@@ -1,14 +1,14 @@
 //! The report of a simulation: one page that explains itself.
 
 use super::figures::NamedFigure;
-use super::{Finished, config_text};
+use super::{Finished, SimulateError, config_text};
 use crate::format::{number, with_half_width};
 use crate::report::{Cell, Column, KeyFigure, Page, Table};
 use crate::sim::PolicySummary;
 
 impl Finished {
     /// The report.
-    pub(super) fn page(&self, figures: &[NamedFigure]) -> Page {
+    pub(super) fn page(&self, figures: &[NamedFigure]) -> Result<Page, SimulateError> {
         let params = self.simulation.params();
         let interval = self.simulation.setting().interval();
         let mut page = Page::new("How the policies load your clients")
@@ -18,7 +18,7 @@ impl Finished {
                  small as possible is what you want.",
             )
             .key_figures([
-                KeyFigure::new("clients", params.clients.to_string()).note(format!("sizes {}", params.sizes)),
+                KeyFigure::new("clients", params.clients.to_string()).note(format!("sizes {}", self.simulation.sizes())),
                 KeyFigure::new("per round", params.cohort.to_string())
                     .note(format!("each every {} rounds", number(interval))),
                 KeyFigure::new("rounds", params.rounds.to_string())
@@ -32,12 +32,14 @@ impl Finished {
             .table(self.table())
             .paragraph(self.verdict());
         for figure in figures {
-            page = page.heading(heading(figure.name)).figure(&figure.figure, figure.reading);
+            page = page.heading(figure.heading).figure(&figure.figure, figure.reading);
         }
-        let config = config_text(&self.simulation).unwrap_or_default();
-        page.heading("Run it again")
+        let config = config_text(&self.simulation)?;
+        let page = page
+            .heading("Run it again")
             .preformatted("config.toml (agewise simulate --config config.toml)", config)
-            .footer(format!("agewise {}", env!("CARGO_PKG_VERSION")))
+            .footer(format!("agewise {}", env!("CARGO_PKG_VERSION")));
+        Ok(page)
     }
 
     fn table(&self) -> Table {
@@ -55,10 +57,13 @@ impl Finished {
             Column::number("never"),
             Column::number("longest"),
         ];
-        let mut table = Table::new(columns);
-        if self.simulation.params().seeds > 1 {
-            table = table.caption("Means over seeds, with 95% intervals. Least values are marked.");
-        }
+        let intervals = if self.simulation.params().seeds > 1 {
+            "Means over seeds, with 95% intervals. "
+        } else {
+            ""
+        };
+        let mut table = Table::new(columns)
+            .caption(format!("{intervals}The least Var[X] and Sigma, within 1%, are marked."));
         let least = |value: fn(&PolicySummary) -> Option<f64>| {
             let values = self.summary.policies.iter().filter_map(value);
             values.fold(f64::INFINITY, f64::min)
@@ -118,15 +123,4 @@ impl Finished {
 /// Within a hundredth of the least: what a finite run cannot tell apart.
 fn is_as_good(value: f64, least: f64) -> bool {
     value <= least * 1.01
-}
-
-fn heading(name: &str) -> &'static str {
-    match name {
-        "intervals" => "How long do clients wait?",
-        "windows" => "How even is the load over time?",
-        "sigma" => "How much do the weights vary?",
-        "cohorts" => "How many clients per round?",
-        "ages" => "How old do clients get?",
-        _ => "Who does the work?",
-    }
 }

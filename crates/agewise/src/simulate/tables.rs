@@ -66,7 +66,8 @@ impl Finished {
     pub(super) fn interval_counts(&self, policy: usize) -> BTreeMap<u64, u64> {
         let mut counts = BTreeMap::new();
         for &(interval, count) in self.runs[policy].iter().flat_map(|run| &run.intervals) {
-            *counts.entry(interval).or_default() += count;
+            let sum: &mut u64 = counts.entry(interval).or_default();
+            *sum = sum.saturating_add(count);
         }
         counts
     }
