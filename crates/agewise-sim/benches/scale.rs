@@ -1,30 +1,67 @@
-//! The cost of a round from 10^4 to 10^8 clients, all metrics on. `cargo bench -p agewise-sim -- [LARGEST] [POLICY...]`.
+//! The cost of a round with all metrics on, 15% of the clients being selected.
+//!
+//! `cargo bench -p agewise-sim -- [LARGEST] [POLICY...]` goes from 10^4 clients to LARGEST (10^7 unless told).
+//! `cargo bench -p agewise-sim -- --clients N --rounds R [POLICY...]` plays one size and prints a line
+//! "policy seconds_per_round" for each policy, for `bench/selection/run`.
 
 use agewise_core::{PolicySpec, Result, Seed, SettingParams, SizeLaw, Start, find_policy};
 use agewise_sim::{Run, RunSpec, calm};
 use std::time::Instant;
 
+const POLICIES: [&str; 5] = ["markov-optimal", "oldest-first", "random", "probabilistic", "phased"];
+
 fn main() -> Result<()> {
-    let largest = std::env::args().filter_map(|arg| arg.parse::<u64>().ok()).next();
-    let largest = largest.unwrap_or(10_000_000);
-    let all = ["markov-optimal", "oldest-first", "random", "probabilistic", "phased"];
-    let asked: Vec<String> = std::env::args().filter(|arg| all.contains(&arg.as_str())).collect();
-    for policy in all.into_iter().filter(|p| asked.is_empty() || asked.iter().any(|a| a == p)) {
-        let mut clients = 10_000;
-        while clients <= largest {
-            measure(policy, clients)?;
-            clients *= 10;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)?.parse::<u64>().ok()
+    };
+    let mut policies: Vec<&str> =
+        POLICIES.into_iter().filter(|policy| arguments.iter().any(|a| a == policy)).collect();
+    if policies.is_empty() {
+        policies = POLICIES.to_vec();
+    }
+    if let Some(clients) = option("--clients") {
+        let rounds = option("--rounds").unwrap_or(200);
+        for policy in policies {
+            println!("{policy} {}", measure(policy, clients, rounds)?.round);
+        }
+        return Ok(());
+    }
+    let largest = arguments.iter().find_map(|argument| argument.parse().ok());
+    let sizes = (4..).map(|power| 10u64.pow(power));
+    let sizes: Vec<u64> = sizes.take_while(|size| *size <= largest.unwrap_or(10_000_000)).collect();
+    for policy in policies {
+        for &clients in &sizes {
+            let rounds = option("--rounds").unwrap_or((100_000_000 / clients).clamp(20, 2_000));
+            let cost = measure(policy, clients, rounds)?;
+            println!(
+                "{policy:15} {clients:>10} clients: {:>9.3} ms per round, {:>6.2} ns per selected client, \
+                 setup {:.2} s, peak memory so far {}",
+                cost.round * 1e3,
+                cost.round * 1e9 / cohort(clients) as f64,
+                cost.setup,
+                peak_memory()
+            );
         }
     }
     Ok(())
 }
 
-fn measure(policy: &str, clients: u64) -> Result<()> {
-    let cohort = clients * 15 / 100;
-    let rounds = (100_000_000 / clients).clamp(20, 1_000);
+fn cohort(clients: u64) -> u64 {
+    clients * 15 / 100
+}
+
+/// Seconds for preparing a run, and for each of its rounds.
+struct Cost {
+    setup: f64,
+    round: f64,
+}
+
+fn measure(policy: &str, clients: u64, rounds: u64) -> Result<Cost> {
     let started = Instant::now();
     let mut run = Run::new(RunSpec {
-        setting: SettingParams::new(clients, cohort, 10).check()?,
+        setting: SettingParams::new(clients, cohort(clients), 10).check()?,
         size_law: SizeLaw::Equal,
         policy: PolicySpec::named(policy),
         weighting: find_policy(policy)?.weighting,
@@ -36,14 +73,13 @@ fn measure(policy: &str, clients: u64) -> Result<()> {
     })?;
     let setup = started.elapsed().as_secs_f64();
     let started = Instant::now();
-    for _ in 0..rounds {
-        run.play()?;
-    }
-    let round = started.elapsed().as_secs_f64() / rounds as f64;
-    println!(
-        "{policy:15} {clients:>10} clients: {:>9.3} ms per round, {:>6.2} ns per selected client, setup {setup:.2} s",
-        round * 1e3,
-        round * 1e9 / cohort as f64
-    );
-    Ok(())
+    run.play_on(|_| ())?;
+    Ok(Cost { setup, round: started.elapsed().as_secs_f64() / rounds as f64 })
+}
+
+/// The most memory that the process has had, as Linux knows it.
+fn peak_memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    peak.map_or_else(|| "unknown".to_string(), |peak| peak.trim().to_string())
 }

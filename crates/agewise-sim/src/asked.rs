@@ -1,14 +1,14 @@
 //! The engine for any policy: it is asked for its cohort in every round, and sees all clients.
 
-use crate::played::Played;
-use crate::tally::{self, CreditSums, Fresh, Tally, credit};
+use crate::played::{AgeCounts, Chosen, Settled, merge};
+use crate::shard::SHARD;
+use crate::tally::{FreshByAge, Tally, credit, fetch};
 use crate::world::{RoundWorld, World};
-use agewise_core::metrics::{Intervals, WeightMoments, WindowTally};
 use agewise_core::{
     Ages, Availability, EmptyCohort, Pick, Policy, Reports, Result, Round, Setting, Stream,
     Weighed, Weighting,
 };
-use std::collections::BTreeMap;
+use rayon::prelude::*;
 
 /// A population in order of number; 24 bytes per client, and one more where clients come and go.
 #[derive(Debug)]
@@ -25,10 +25,8 @@ pub(crate) struct Asked {
     present: Vec<bool>,
     /// Who was online, for worlds with a memory.
     online: Vec<bool>,
-    intervals: Intervals,
-    weights: WeightMoments,
-    windows: Vec<WindowTally>,
     cohort: Vec<u32>,
+    settled: Vec<Settled>,
 }
 
 impl Asked {
@@ -59,10 +57,8 @@ impl Asked {
             } else {
                 Vec::new()
             },
-            intervals: Intervals::default(),
-            weights: WeightMoments::new(u64::from(clients)),
-            windows: tally::windows(u64::from(clients)),
             cohort: Vec::new(),
+            settled: Vec::new(),
             policy,
             setting,
             world,
@@ -72,10 +68,15 @@ impl Asked {
         }
     }
 
-    /// Plays one round.
-    pub(crate) fn play(&mut self, number: u64) -> Result<Played> {
+    /// Whether there is enough to share out.
+    pub(crate) fn is_large(&self) -> bool {
+        self.tallies.len() > SHARD as usize
+    }
+
+    /// Chooses the clients of a round, and credits them at once.
+    pub(crate) fn choose(&mut self, number: u64) -> Result<Chosen> {
         let now = self.world.at(number);
-        self.begin(&now, number);
+        let left = self.begin(&now, number);
         let mask = self.mask(&now);
         let availability = match &mask {
             None => Availability::Everyone,
@@ -92,30 +93,44 @@ impl Asked {
             forced = !picks.is_empty();
         }
         let selected = picks.len() as u64;
-        picks.retain(|pick| !now.drops_out(pick.client));
-        self.cohort = picks.iter().map(|pick| pick.client).collect();
+        if !now.nobody_drops_out() {
+            picks.retain(|pick| !now.drops_out(pick.client));
+        }
+        self.cohort.clear();
+        self.cohort.extend(picks.iter().map(|pick| pick.client));
         let weights = self.weigh(&round, &picks);
-        let sums = self.credit(number, &weights);
+        let settled = self.credit(number, &weights);
+        self.settled.push(settled);
         self.finish(number)?;
-        Ok(Played {
+        Ok(Chosen {
             selected,
             reported: self.cohort.len() as u64,
             forced,
-            total_weight: sums.weight,
+            joined: u64::from(self.joined(number) - self.joined(number.saturating_sub(1))),
+            left,
         })
     }
 
-    fn begin(&mut self, now: &RoundWorld, number: u64) {
+    /// What the rounds chosen since the last time came to.
+    pub(crate) fn settle(&mut self) -> Vec<Settled> {
+        std::mem::take(&mut self.settled)
+    }
+
+    fn begin(&mut self, now: &RoundWorld, number: u64) -> AgeCounts {
         let joined = self.joined(number);
-        if !self.present.is_empty() {
-            for client in 0..joined {
-                let here = &mut self.present[client as usize];
-                *here &= !now.leaves(client);
+        let mut left = AgeCounts::default();
+        if now.somebody_may_leave() {
+            for (client, here) in (0..joined).zip(&mut self.present) {
+                if *here && now.leaves(client) {
+                    *here = false;
+                    left.add(self.ages.of(client), 1);
+                }
             }
         }
         for (client, online) in (0..joined).zip(&mut self.online) {
             *online = now.switched(client, *online);
         }
+        left
     }
 
     fn joined(&self, number: u64) -> u32 {
@@ -136,61 +151,70 @@ impl Asked {
     }
 
     fn weigh(&self, round: &Round<'_>, picks: &[Pick]) -> Vec<f64> {
-        let inclusion = match self.weighting {
-            Weighting::Unbiased => self.policy.inclusion(round, &self.cohort),
-            _ => vec![1.0; picks.len()],
-        };
+        let unbiased = self.weighting == Weighting::Unbiased;
+        let inclusion =
+            if unbiased { self.policy.inclusion(round, &self.cohort) } else { Vec::new() };
         let sizes = self.setting.sizes();
-        let weighed = |(pick, inclusion): (&Pick, f64)| Weighed {
-            draws: pick.draws,
-            size: sizes.of(pick.client),
-            share: sizes.share(pick.client),
-            inclusion,
+        let claim = |(index, pick): (usize, &Pick)| {
+            self.weighting.claim(&Weighed {
+                draws: pick.draws,
+                size: sizes.of(pick.client),
+                share: if unbiased { sizes.share(pick.client) } else { 0.0 },
+                inclusion: inclusion.get(index).copied().unwrap_or(1.0),
+            })
         };
-        let members: Vec<Weighed> = picks.iter().zip(inclusion).map(weighed).collect();
-        self.weighting.weights(&members)
+        let mut weights: Vec<f64> = picks.iter().enumerate().map(claim).collect();
+        let claims = weights.iter().sum();
+        for weight in &mut weights {
+            *weight = self.weighting.weight(*weight, picks.len(), claims);
+        }
+        weights
     }
 
-    fn credit(&mut self, number: u64, weights: &[f64]) -> CreditSums {
-        let mut sums = CreditSums::default();
-        let Some(recorded) = number.checked_sub(self.warmup) else {
-            return sums;
+    /// Credits the cohort: neighbours by neighbours, in parallel.
+    fn credit(&mut self, number: u64, weights: &[f64]) -> Settled {
+        let fresh = number.checked_sub(self.warmup).map(FreshByAge::new);
+        let (cohort, ages) = (&self.cohort, &self.ages);
+        let credit_part = |(part, tallies): (usize, &mut [Tally])| {
+            let first = part as u32 * SHARD;
+            let begin = cohort.partition_point(|&client| client < first);
+            let end = cohort.partition_point(|&client| client < first + tallies.len() as u32);
+            let (cohort, weights) = (&cohort[begin..end], &weights[begin..end]);
+            let mut settled = Settled::default();
+            for &client in cohort {
+                settled.ages.add(ages.of(client), 1);
+            }
+            if let Some(fresh) = &fresh {
+                let members: Vec<u16> =
+                    cohort.iter().map(|&client| (client - first) as u16).collect();
+                let mut weights = weights.iter();
+                fetch(tallies);
+                settled.sums = credit(
+                    tallies,
+                    &members,
+                    |member| fresh.of(ages.of(first + u32::from(member))),
+                    |_| weights.next().copied().unwrap_or(0.0),
+                );
+            }
+            vec![settled]
         };
-        for (&client, &weight) in self.cohort.iter().zip(weights) {
-            let age = self.ages.of(client);
-            self.intervals.record(age);
-            let last = recorded as i64 - age as i64 - 1;
-            let one = std::iter::once((client as usize, weight));
-            sums.merge(&credit(&mut self.tallies, one, Fresh::new(last, recorded)));
-        }
-        self.weights.record_many(sums.squares, sums.growth);
-        sums.record(&mut self.windows);
-        for window in &mut self.windows {
-            window.end_round(recorded);
-        }
-        sums
+        let parts = if self.tallies.len() > SHARD as usize {
+            self.tallies.par_chunks_mut(SHARD as usize).enumerate().map(credit_part).collect()
+        } else {
+            self.tallies.chunks_mut(SHARD as usize).enumerate().map(credit_part).collect()
+        };
+        merge(1, parts).pop().unwrap_or_default()
     }
 
     /// Ends the round. Who joins before the next begins it with age 0, as if just credited.
     fn finish(&mut self, number: u64) -> Result<()> {
-        let mut credited = self.cohort.clone();
-        if !self.present.is_empty() {
-            let newcomers = self.joined(number)..self.joined(number + 1);
-            newcomers.clone().for_each(|client| self.present[client as usize] = true);
-            credited.extend(newcomers);
+        let newcomers = self.joined(number)..self.joined(number + 1);
+        if newcomers.is_empty() {
+            return self.ages.advance(&self.cohort);
         }
+        newcomers.clone().for_each(|client| self.present[client as usize] = true);
+        let credited: Vec<u32> = self.cohort.iter().copied().chain(newcomers).collect();
         self.ages.advance(&credited)
-    }
-
-    /// How many clients wait, by the round since which they do.
-    pub(crate) fn waiting(&self) -> BTreeMap<i64, u64> {
-        let mut waiting = BTreeMap::new();
-        for (client, age) in self.ages.iter().enumerate() {
-            if self.present.get(client).copied().unwrap_or(true) {
-                *waiting.entry(self.ages.round() as i64 - age as i64).or_default() += 1;
-            }
-        }
-        waiting
     }
 
     /// The clients credited in the last round.
@@ -198,23 +222,8 @@ impl Asked {
         &self.cohort
     }
 
-    /// All intervals.
-    pub(crate) fn intervals(&self) -> Intervals {
-        self.intervals.clone()
-    }
-
     /// How often each client was credited.
     pub(crate) fn selections(&self) -> impl Iterator<Item = u32> {
         self.tallies.iter().map(|tally| tally.selections)
-    }
-
-    /// Moments of the weights.
-    pub(crate) fn weights(&self) -> &WeightMoments {
-        &self.weights
-    }
-
-    /// The windows of all lengths.
-    pub(crate) fn windows(&self) -> &[WindowTally] {
-        &self.windows
     }
 }

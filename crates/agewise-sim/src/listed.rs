@@ -2,13 +2,13 @@
 //! cost that can be due. Weights are equal or by data size; unbiased weights need the policy itself, and so the
 //! other engine.
 
-use crate::played::Played;
+use crate::played::{Chosen, Settled, Unsettled, Weigher, merge};
+use crate::shard::bounds::{Bounds, Found, missing, sort_out};
 use crate::shard::{SHARD, Shard, Verdict};
-use crate::tally::{self, CreditSums};
 use crate::world::{RoundWorld, World};
-use agewise_core::metrics::{Intervals, WeightMoments, WindowTally};
 use agewise_core::{Chance, EmptyCohort, Laws, Lots, Plan, Ranking, Setting, Stream, Weighting};
 use rayon::prelude::*;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// How clients are chosen; owned, because a calibrated law changes from round to round.
@@ -19,7 +19,7 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// The rule of a plan, if it follows age.
+    /// The rule of a plan, if it follows age or lots.
     pub(crate) fn of(plan: Plan<'_>) -> Option<Self> {
         match plan {
             Plan::Laws(laws) => Some(Self::Laws(laws.clone())),
@@ -33,15 +33,13 @@ impl Rule {
 #[derive(Debug)]
 pub(crate) struct Listed {
     setting: Setting,
-    equal_sizes: bool,
+    by_size: bool,
     world: World,
-    weighting: Weighting,
     warmup: u64,
     /// The number of clients at the beginning of the run.
     first_clients: u32,
     shards: Vec<Shard>,
-    weights: WeightMoments,
-    windows: Vec<WindowTally>,
+    unsettled: Vec<Unsettled>,
 }
 
 impl Listed {
@@ -51,63 +49,85 @@ impl Listed {
         world: World,
         weighting: Weighting,
         warmup: u64,
-        first_ages: &[u64],
+        first_ages: Vec<u64>,
     ) -> Self {
+        let first_clients = first_ages.len() as u32;
         let mut shards: Vec<Shard> = first_ages
             .par_chunks(SHARD as usize)
             .enumerate()
             .map(|(index, ages)| Shard::new(index as u32 * SHARD, ages))
             .collect();
-        if world.at(0).has_memory() {
-            shards.par_iter_mut().for_each(|shard| shard.start_memory(|c| world.starts_online(c)));
-        }
-        let clients = u64::from(setting.clients());
+        drop(first_ages);
+        shards.par_iter_mut().for_each(|shard| {
+            let residents = shard.residents_mut();
+            residents.start_tallies();
+            if world.at(0).has_memory() {
+                residents.start_memory(|client| world.starts_online(client));
+            }
+        });
         Self {
-            first_clients: first_ages.len() as u32,
-            equal_sizes: setting.sizes().are_equal(),
+            first_clients,
+            by_size: weighting == Weighting::DataSize && !setting.sizes().are_equal(),
             setting,
             world,
-            weighting,
             warmup,
             shards,
-            weights: WeightMoments::new(clients),
-            windows: tally::windows(clients),
+            unsettled: Vec::new(),
         }
     }
 
-    /// Plays one round by a rule.
-    pub(crate) fn play(&mut self, round: u64, rule: &Rule) -> Played {
+    /// Whether there is enough to share out.
+    pub(crate) fn is_large(&self) -> bool {
+        self.shards.len() > 1
+    }
+
+    /// Chooses the clients of a round by a rule. The metrics follow in [`Self::settle`].
+    pub(crate) fn choose(&mut self, round: u64, rule: &Rule) -> Chosen {
         let now = self.world.at(round);
-        self.join(round);
-        self.each_shard(|shard| shard.begin(&now));
+        let joined = self.join(round);
         let lots = Lots::new(self.world.seed, Stream::LOT, round);
-        let mut selected = match rule {
-            Rule::Laws(laws) => self.choose_by_law(&now, &lots, round, laws),
-            Rule::Ranked(ranking) => self.choose_by_rank(&now, &lots, round, *ranking),
-        };
-        let mut forced = false;
-        if selected == 0 && self.setting.empty_cohort() == EmptyCohort::ForceOne {
-            selected = self.force_one(&now, round);
-            forced = selected > 0;
+        let mut chosen = Chosen { joined, ..Chosen::default() };
+        match rule {
+            Rule::Laws(laws) => self.choose_by_law(&now, &lots, round, laws, &mut chosen),
+            Rule::Ranked(ranking) => self.choose_by_rank(&now, &lots, round, *ranking, &mut chosen),
         }
-        let sums = self.credit(round);
-        Played { selected, reported: sums.clients, forced, total_weight: sums.weight }
+        if chosen.selected == 0 && self.setting.empty_cohort() == EmptyCohort::ForceOne {
+            chosen.selected = self.force_one(&now, round);
+            chosen.forced = chosen.selected > 0;
+        }
+        let mut total_size = 0.0;
+        let by_size = self.by_size.then(|| self.setting.sizes().clone());
+        for (reported, size) in self.each_shard(|shard| shard.end(round, by_size.as_ref())) {
+            chosen.reported += reported;
+            // Summed in the order of shards, so that the sum does not depend on threads.
+            total_size += size;
+        }
+        self.unsettled.push(Unsettled {
+            round,
+            recorded: round.checked_sub(self.warmup),
+            weigher: Weigher::new(chosen.reported, by_size.map(|_| total_size)),
+        });
+        chosen
+    }
+
+    /// Credits the clients of all rounds chosen since the last time.
+    pub(crate) fn settle(&mut self) -> Vec<Settled> {
+        let unsettled = std::mem::take(&mut self.unsettled);
+        let sizes = self.setting.sizes().clone();
+        merge(unsettled.len(), self.each_shard(|shard| shard.settle(&unsettled, &sizes)))
     }
 
     /// Clients that joined since the last round come in; whole new shards where the last one is full.
-    fn join(&mut self, round: u64) {
+    fn join(&mut self, round: u64) -> u64 {
         let total = self.world.joined(self.first_clients, round).min(self.setting.clients());
-        let have = self
-            .shards
-            .last()
-            .map_or(0, |shard| (self.shards.len() as u32 - 1) * SHARD + shard.clients());
+        let have = self.shards.last().map_or(0, |shard| shard.residents().numbers().end);
         if total <= have {
-            return;
+            return 0;
         }
         while (self.shards.len() as u32) * SHARD < total {
             let mut shard = Shard::new(self.shards.len() as u32 * SHARD, &[]);
             if self.world.at(0).has_memory() {
-                shard.start_memory(|_| true);
+                shard.residents_mut().start_memory(|_| true);
             }
             self.shards.push(shard);
         }
@@ -116,13 +136,26 @@ impl Listed {
             let inside = total.saturating_sub(index * SHARD).min(SHARD);
             shard.join(inside, round, |client| world.starts_online(client));
         }
+        u64::from(total - have)
     }
 
-    fn each_shard(&mut self, work: impl Fn(&mut Shard) + Sync + Send) {
-        self.shards.par_iter_mut().for_each(work);
+    /// Lets all shards work, in parallel where there are several; results are in their order.
+    fn each_shard<T: Send>(&mut self, work: impl Fn(&mut Shard) -> T + Sync + Send) -> Vec<T> {
+        if self.is_large() {
+            self.shards.par_iter_mut().map(work).collect()
+        } else {
+            self.shards.iter_mut().map(work).collect()
+        }
     }
 
-    fn choose_by_law(&mut self, now: &RoundWorld, lots: &Lots, round: u64, laws: &Laws) -> u64 {
+    fn choose_by_law(
+        &mut self,
+        now: &RoundWorld,
+        lots: &Lots,
+        round: u64,
+        laws: &Laws,
+        chosen: &mut Chosen,
+    ) {
         let verdict = |since: i64| match laws.common() {
             None => Verdict::OwnLaw(laws),
             Some(law) => match Chance::new(law.probability((round as i64 - since) as u64)) {
@@ -131,8 +164,13 @@ impl Listed {
                 chance => Verdict::Chance(chance),
             },
         };
-        let shards = self.shards.par_iter_mut();
-        shards.map(|shard| shard.choose(now, lots, round, verdict)).sum()
+        let found = self.each_shard(|shard| {
+            (shard.begin(now, round), shard.choose(now, lots, round, verdict).selected)
+        });
+        for (left, selected) in found {
+            chosen.left.merge(&left);
+            chosen.selected += selected;
+        }
     }
 
     fn choose_by_rank(
@@ -141,14 +179,16 @@ impl Listed {
         lots: &Lots,
         round: u64,
         ranking: Ranking,
-    ) -> u64 {
-        let censuses: Vec<Vec<(i64, u64)>> =
-            self.shards.par_iter().map(|shard| shard.census(now)).collect();
+        chosen: &mut Chosen,
+    ) {
         let mut online: BTreeMap<i64, u64> = BTreeMap::new();
-        for &(since, count) in censuses.iter().flatten() {
-            // Without regard to age, everyone is of one group.
-            let key = if ranking == Ranking::Lots { 0 } else { since };
-            *online.entry(key).or_default() += count;
+        let found = self
+            .each_shard(|shard| (shard.begin(now, round), shard.census(now).collect::<Vec<_>>()));
+        for (left, census) in found {
+            chosen.left.merge(&left);
+            for (since, count) in census {
+                *online.entry(since).or_default() += count;
+            }
         }
         // Whole groups from the oldest on, until one is larger than what is left to choose.
         let mut left = u64::from(self.setting.cohort());
@@ -160,61 +200,70 @@ impl Listed {
             }
             left -= count;
         }
-        let lots_only = ranking == Ranking::Lots;
-        if let Some((since, count)) = last {
-            if ranking == Ranking::OldestThenNumbers {
-                let first = Ranking::first_number(&self.setting, round);
-                self.mark_by_number(now, first, since, left);
-            } else {
-                self.mark_by_lot(now, lots, left, count, |s| lots_only || s == since);
+        chosen.selected = match last {
+            Some((since, count)) if ranking != Ranking::OldestThenNumbers => {
+                self.choose_low_lots(now, lots, round, since, Share { left, count })
             }
-        }
-        let verdict = |since: i64| match last {
-            None => Verdict::Everyone,
-            Some(_) if lots_only => Verdict::Marked,
-            Some((boundary, _)) => match since.cmp(&boundary) {
-                std::cmp::Ordering::Less => Verdict::Everyone,
-                std::cmp::Ordering::Equal => Verdict::Marked,
-                std::cmp::Ordering::Greater => Verdict::Nobody,
-            },
+            boundary => {
+                let boundary = boundary.map(|(since, _)| {
+                    let first = Ranking::first_number(&self.setting, round);
+                    self.mark_by_number(now, first, since, left);
+                    (since, Verdict::Marked)
+                });
+                let found = self.choose_oldest(now, lots, round, boundary);
+                found.iter().map(|found| found.selected).sum()
+            }
         };
-        let shards = self.shards.par_iter_mut();
-        shards.map(|shard| shard.choose(now, lots, round, verdict)).sum()
     }
 
-    /// Marks the `count` lowest lots of `among` clients. The lots are uniform, so the threshold is known
-    /// nearly: those surely under it are marked at once, and only the few near it are sorted.
-    fn mark_by_lot(
+    /// Chooses whole groups that are older than a boundary, and by some verdict from the one at it.
+    fn choose_oldest(
         &mut self,
         now: &RoundWorld,
         lots: &Lots,
-        count: u64,
-        among: u64,
-        concerns: impl Fn(i64) -> bool + Sync,
-    ) {
-        let share = count as f64 / among as f64;
-        let margin = 8.0 * (share * (1.0 - share) / among as f64).sqrt() + 16.0 / among as f64;
-        let scale = |share: f64| (share.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
-        let mut guess = (scale(share - margin), scale(share + margin));
-        loop {
-            let found: Vec<(u64, Vec<(u64, u32)>)> = self
-                .shards
-                .par_iter_mut()
-                .map(|shard| shard.mark_low_lots(now, lots, &concerns, guess.0, guess.1))
-                .collect();
-            let sure: u64 = found.iter().map(|(sure, _)| sure).sum();
-            let mut near: Vec<(u64, u32)> = found.into_iter().flat_map(|(_, near)| near).collect();
-            let wanted = count.checked_sub(sure).map(|wanted| wanted as usize);
-            if let Some(wanted) = wanted.filter(|&wanted| wanted <= near.len()) {
-                near.sort_unstable();
-                for &(_, client) in &near[..wanted] {
-                    self.shards[(client / SHARD) as usize].mark(client);
-                }
-                return;
+        round: u64,
+        boundary: Option<(i64, Verdict<'_>)>,
+    ) -> Vec<Found> {
+        let verdict = |since: i64| match boundary {
+            None => Verdict::Everyone,
+            Some((boundary, verdict)) => match since.cmp(&boundary) {
+                Ordering::Less => Verdict::Everyone,
+                Ordering::Equal => verdict,
+                Ordering::Greater => Verdict::Nobody,
+            },
+        };
+        self.each_shard(|shard| shard.choose(now, lots, round, verdict))
+    }
+
+    /// Chooses whole groups that are older than a boundary, and the lowest lots from the one at it.
+    fn choose_low_lots(
+        &mut self,
+        now: &RoundWorld,
+        lots: &Lots,
+        round: u64,
+        since: i64,
+        share: Share,
+    ) -> u64 {
+        let cohort = u64::from(self.setting.cohort());
+        let bounds = Bounds::guess(share.left, share.count);
+        let boundary = Some((since, Verdict::LowLots(bounds)));
+        let mut found = self.choose_oldest(now, lots, round, boundary);
+        let wanted = missing(cohort, &found).unwrap_or_else(|| {
+            // Far from what could be expected: look at everyone of that age.
+            for (shard, found) in self.shards.iter_mut().zip(&found) {
+                shard.undo(round, since, &found.near);
             }
-            // Eight standard deviations off: look at everyone.
-            guess = (0, u64::MAX);
+            found = self.each_shard(|shard| {
+                let all = Verdict::LowLots(Bounds::NONE);
+                let verdict = |s: i64| if s == since { all } else { Verdict::Nobody };
+                shard.choose(now, lots, round, verdict)
+            });
+            share.left
+        });
+        for (client, selected) in sort_out(found, wanted) {
+            self.shards[(client / SHARD) as usize].decide(now, client, (round, since), selected);
         }
+        cohort
     }
 
     /// Marks the `count` next numbers, counted from `first` around.
@@ -231,55 +280,14 @@ impl Listed {
     /// One client online, by the lowest lot of a stream of its own.
     fn force_one(&mut self, now: &RoundWorld, round: u64) -> u64 {
         let lots = Lots::new(self.world.seed, Stream::FORCED, round);
-        let lowest = self.shards.par_iter().filter_map(|shard| shard.lowest_lot(now, &lots)).min();
-        let Some((_, client)) = lowest else {
+        let lowest = self.each_shard(|shard| shard.lowest_lot(now, &lots));
+        let Some((_, client)) = lowest.into_iter().flatten().min() else {
             return 0;
         };
         let shard = &mut self.shards[(client / SHARD) as usize];
-        shard.mark_low_lots(now, &lots, |_| false, 0, 0);
+        shard.clear_marks();
         shard.mark(client);
-        shard.choose(now, &lots, round, |_| Verdict::Marked)
-    }
-
-    fn credit(&mut self, round: u64) -> CreditSums {
-        let weighting = self.weighting;
-        let members: u64 = self.shards.iter().map(Shard::credited_count).sum();
-        let warmup = self.warmup;
-        let sums: Vec<CreditSums> = if weighting != Weighting::DataSize || self.equal_sizes {
-            let same = 1.0 / members as f64;
-            self.shards.par_iter_mut().map(|s| s.credit(round, warmup, |_| same)).collect()
-        } else {
-            let sizes = self.setting.sizes();
-            // Summed in the order of shards, so that the sum does not depend on threads.
-            let totals: Vec<f64> = (self.shards.par_iter())
-                .map(|shard| shard.credited().map(|client| sizes.of(client)).sum())
-                .collect();
-            let total: f64 = totals.iter().sum();
-            let weight = |client| weighting.weight(sizes.of(client), members as usize, total);
-            self.shards.par_iter_mut().map(|s| s.credit(round, warmup, weight)).collect()
-        };
-        let mut total = CreditSums::default();
-        for sum in &sums {
-            total.merge(sum);
-            self.weights.record_many(sum.squares, sum.growth);
-        }
-        if let Some(recorded) = round.checked_sub(self.warmup) {
-            total.record(&mut self.windows);
-            for window in &mut self.windows {
-                window.end_round(recorded);
-            }
-        }
-        total.clients = members;
-        total
-    }
-
-    /// How many clients wait, by the round since which they do.
-    pub(crate) fn waiting(&self) -> BTreeMap<i64, u64> {
-        let mut waiting = BTreeMap::new();
-        for (since, count) in self.shards.iter().flat_map(Shard::waiting) {
-            *waiting.entry(since).or_default() += count;
-        }
-        waiting
+        shard.choose(now, &lots, round, |_| Verdict::Marked).selected
     }
 
     /// The clients that wait since a round: those that were credited in the one before.
@@ -290,27 +298,16 @@ impl Listed {
         members
     }
 
-    /// All intervals.
-    pub(crate) fn intervals(&self) -> Intervals {
-        let mut intervals = Intervals::default();
-        for shard in &self.shards {
-            intervals.merge(&shard.intervals);
-        }
-        intervals
-    }
-
     /// How often each client was credited.
     pub(crate) fn selections(&self) -> impl Iterator<Item = u32> {
-        self.shards.iter().flat_map(|shard| shard.tallies().iter().map(|tally| tally.selections))
+        let tallies = self.shards.iter().flat_map(|shard| &shard.residents().tallies);
+        tallies.map(|tally| tally.selections)
     }
+}
 
-    /// Moments of the weights.
-    pub(crate) fn weights(&self) -> &WeightMoments {
-        &self.weights
-    }
-
-    /// The windows of all lengths.
-    pub(crate) fn windows(&self) -> &[WindowTally] {
-        &self.windows
-    }
+/// How many of so many clients are to be chosen.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    left: u64,
+    count: u64,
 }

@@ -1,14 +1,123 @@
-//! What one round came to.
+//! What one round came to. It becomes known in two steps: who takes part at once, and what that does to the
+//! metrics when the engine settles a block of rounds while the clients' tallies are in the cache.
 
-/// The outcome of a round.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Played {
+use crate::tally::CreditSums;
+use std::collections::BTreeMap;
+
+/// Who takes part in a round, and who came and went before it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Chosen {
     /// Clients that were selected.
     pub(crate) selected: u64,
-    /// Those of them that reported, and were credited.
+    /// Those of them that reported, and are credited.
     pub(crate) reported: u64,
     /// Whether the only selected client was forced.
     pub(crate) forced: bool,
-    /// The sum of the weights.
-    pub(crate) total_weight: f64,
+    /// Clients that joined.
+    pub(crate) joined: u64,
+    /// Clients that left for good, by age.
+    pub(crate) left: AgeCounts,
+}
+
+/// What the credited clients of a round add to the metrics.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Settled {
+    /// Sums over them; nothing while the round is not recorded.
+    pub(crate) sums: CreditSums,
+    /// How many of them had which age.
+    pub(crate) ages: AgeCounts,
+}
+
+/// Adds up what shards found for the same rounds, in the order of shards.
+pub(crate) fn merge(rounds: usize, shards: Vec<Vec<Settled>>) -> Vec<Settled> {
+    let mut total = vec![Settled::default(); rounds];
+    for shard in shards {
+        for (total, settled) in total.iter_mut().zip(shard) {
+            total.sums.merge(&settled.sums);
+            total.ages.merge(&settled.ages);
+        }
+    }
+    total
+}
+
+/// A round that waits to be settled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Unsettled {
+    pub(crate) round: u64,
+    /// The same, counted from the first recorded round; `None` before it.
+    pub(crate) recorded: Option<u64>,
+    pub(crate) weigher: Weigher,
+}
+
+/// The weights of a cohort without draws.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Weigher {
+    /// The same for everyone.
+    Alike(f64),
+    /// By size, the sum of all sizes being this one.
+    BySize(f64),
+}
+
+impl Weigher {
+    /// For a cohort of so many members; `sizes` is the sum of their sizes where sizes matter.
+    pub(crate) fn new(members: u64, sizes: Option<f64>) -> Self {
+        match sizes {
+            Some(total) if total > 0.0 => Self::BySize(total),
+            // Where nobody has data, nobody's update has a better claim than another's.
+            _ => Self::Alike(1.0 / members as f64),
+        }
+    }
+}
+
+/// How many clients have which age.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct AgeCounts {
+    /// By age, up to [`AgeCounts::DENSE`].
+    young: Vec<u64>,
+    old: BTreeMap<u64, u64>,
+}
+
+impl AgeCounts {
+    const DENSE: u64 = 1_024;
+
+    /// Counts some clients of one age.
+    #[inline]
+    pub(crate) fn add(&mut self, age: u64, clients: u64) {
+        if let Some(count) = self.young.get_mut(age as usize) {
+            *count += clients;
+        } else {
+            self.grow(age, clients);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, age: u64, clients: u64) {
+        if age < Self::DENSE {
+            self.young.resize(age as usize + 1, 0);
+            self.young[age as usize] = clients;
+        } else {
+            *self.old.entry(age).or_default() += clients;
+        }
+    }
+
+    /// Adds the counts of other clients.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (age, clients) in other.iter() {
+            self.add(age, clients);
+        }
+    }
+
+    /// All ages that anyone has, in increasing order, with the number of clients.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let young = (0..).zip(self.young.iter().copied()).filter(|(_, clients)| *clients > 0);
+        young.chain(self.old.iter().map(|(&age, &clients)| (age, clients)))
+    }
+}
+
+impl FromIterator<u64> for AgeCounts {
+    fn from_iter<I: IntoIterator<Item = u64>>(ages: I) -> Self {
+        let mut counts = Self::default();
+        ages.into_iter().for_each(|age| counts.add(age, 1));
+        counts
+    }
 }

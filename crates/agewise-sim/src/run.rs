@@ -1,14 +1,18 @@
 //! One run: a policy, a seed, so many rounds.
 
-use crate::asked::Asked;
-use crate::listed::{Listed, Rule};
-use crate::played::Played;
+mod engine;
+mod ledger;
+mod numbered;
+
+use crate::played::{Chosen, Settled};
 use crate::world::World;
 use agewise_core::metrics::{CohortSizes, Intervals, Load};
 use agewise_core::{
-    Calibrator, LawFamily, Laws, Policy, PolicySpec, Result, Seed, Setting, SettingParams, SizeLaw,
-    Sizes, Start, Weighting, build_policy,
+    Calibrator, LawFamily, Laws, PolicySpec, Result, Seed, Setting, SettingParams, SizeLaw, Sizes,
+    Start, Weighting, build_policy,
 };
+use engine::Engine;
+use ledger::Ledger;
 use std::collections::BTreeMap;
 
 /// Everything that a run depends on.
@@ -85,50 +89,44 @@ pub struct RunOutcome {
     pub age_map: AgeMap,
 }
 
-/// The rounds of the age map: at most this many.
-const AGE_MAP_ROUNDS: u64 = 400;
-
-enum Engine {
-    Listed { engine: Box<Listed>, rule: Rule, family: Option<LawFamily> },
-    Asked(Box<Asked>),
-}
+/// First ages above this count as this; sixty years of rounds of one second.
+const OLDEST: u64 = 1 << 31;
 
 /// A run in progress.
 pub struct Run {
     spec: RunSpec,
     engine: Engine,
-    calibrator: Option<Calibrator>,
+    /// Learns the interval, and makes the laws of this family for it.
+    calibration: Option<(Calibrator, LawFamily)>,
     round: u64,
-    rows: Vec<RoundRow>,
-    cohort_sizes: CohortSizes,
-    total_weight: (f64, f64),
-    age_map: AgeMap,
+    ledger: Ledger,
 }
 
 impl Run {
     /// Prepares a run; nothing is played yet.
     pub fn new(spec: RunSpec) -> Result<Self> {
         let policy = build_policy(&spec.policy, &spec.setting)?;
-        let seed = spec.world.seed;
-        let ages = match spec.start {
-            Start::Stationary => policy.first_ages(&spec.setting, seed),
+        let mut ages = match spec.start {
+            Start::Stationary => policy.first_ages(&spec.setting, spec.world.seed),
             Start::Cold => vec![0; spec.setting.clients() as usize],
         };
+        for age in &mut ages {
+            *age = OLDEST.min(*age);
+        }
         let everyone = setting_with_newcomers(&spec)?;
-        let calibrator = if spec.calibrate && policy.law_family().is_some() {
-            Some(Calibrator::new(spec.setting.cohort(), spec.setting.interval())?)
-        } else {
-            None
+        let calibration = match policy.law_family().filter(|_| spec.calibrate) {
+            Some(family) => {
+                let setting = &spec.setting;
+                Some((Calibrator::new(setting.cohort(), setting.interval())?, family))
+            }
+            None => None,
         };
         Ok(Self {
+            ledger: Ledger::new(&spec, everyone.clients(), &ages.iter().copied().collect()),
             engine: Engine::new(policy, everyone, &spec, ages),
             spec,
-            calibrator,
+            calibration,
             round: 0,
-            rows: Vec::new(),
-            cohort_sizes: CohortSizes::default(),
-            total_weight: (0.0, 0.0),
-            age_map: AgeMap::default(),
         })
     }
 
@@ -137,94 +135,67 @@ impl Run {
         self.round
     }
 
-    /// Plays one round.
+    /// Plays one round. Many rounds are played faster by [`Run::play_on`].
     pub fn play(&mut self) -> Result<RoundRow> {
-        self.look_at_ages();
-        let interval =
-            self.calibrator.as_ref().map_or(self.spec.setting.interval(), Calibrator::interval);
-        let played = match &mut self.engine {
-            Engine::Asked(engine) => engine.play(self.round)?,
-            Engine::Listed { engine, rule, family } => {
-                if let (Some(_), Some(family)) = (&self.calibrator, family) {
-                    *rule = Rule::Laws(Laws::shared(
-                        family.law(interval, self.spec.setting.max_age())?,
-                    ));
-                }
-                engine.play(self.round, rule)
+        Ok(self.play_block(1)?[0])
+    }
+
+    /// Plays all rounds that are left, in blocks whose metrics are settled at once; `on_round` hears of
+    /// every round, of a block at a time.
+    pub fn play_on(&mut self, mut on_round: impl FnMut(&RoundRow)) -> Result<()> {
+        let block = self.engine.block(&self.spec);
+        while self.round < self.spec.rounds {
+            let rows = self.play_block(block.min(self.spec.rounds - self.round))?;
+            rows.iter().for_each(&mut on_round);
+        }
+        Ok(())
+    }
+
+    /// Plays so many rounds: first chooses the clients of all of them, then does the books.
+    fn play_block(&mut self, rounds: u64) -> Result<Vec<RoundRow>> {
+        if self.engine.is_large() {
+            // Inside the pool its threads stay awake from one round to the next.
+            rayon::scope(|_| self.play_here(rounds))
+        } else {
+            self.play_here(rounds)
+        }
+    }
+
+    fn play_here(&mut self, rounds: u64) -> Result<Vec<RoundRow>> {
+        let chosen = (0..rounds).map(|_| self.choose()).collect::<Result<Vec<_>>>()?;
+        let settled = self.engine.settle();
+        let rows = chosen.iter().zip(&settled);
+        let row = |((interval, chosen), settled): (&(f64, Chosen), &Settled)| {
+            self.ledger.record(*interval, chosen, settled)
+        };
+        Ok(rows.map(row).collect())
+    }
+
+    /// Chooses the clients of the next round, by the target interval that is returned with them.
+    fn choose(&mut self) -> Result<(f64, Chosen)> {
+        let (interval, laws) = match &self.calibration {
+            None => (self.spec.setting.interval(), None),
+            Some((calibrator, family)) => {
+                let law = family.law(calibrator.interval(), self.spec.setting.max_age())?;
+                (calibrator.interval(), Some(Laws::shared(law)))
             }
         };
-        if let Some(calibrator) = &mut self.calibrator {
-            calibrator.observe(played.reported);
+        let chosen = self.engine.choose(self.round, laws)?;
+        if let Some((calibrator, _)) = &mut self.calibration {
+            calibrator.observe(chosen.reported);
         }
-        Ok(self.record(&played, interval))
-    }
-
-    fn record(&mut self, played: &Played, interval: f64) -> RoundRow {
-        let recorded = (self.round + 1).saturating_sub(self.spec.warmup);
-        if recorded > 0 {
-            self.cohort_sizes.record(played.reported);
-            self.total_weight.0 += played.total_weight;
-            self.total_weight.1 += played.total_weight * played.total_weight;
-        }
-        let row = RoundRow {
-            round: self.round,
-            selected: played.selected,
-            reported: played.reported,
-            forced: played.forced,
-            interval,
-            sigma: self.engine.weights().sigma(recorded),
-        };
-        self.rows.push(row);
         self.round += 1;
-        row
-    }
-
-    fn look_at_ages(&mut self) {
-        let every = self.spec.rounds.div_ceil(AGE_MAP_ROUNDS).max(1);
-        if self.round.is_multiple_of(every) {
-            let waiting = self.engine.waiting();
-            let round = self.round as i64;
-            let by_age = waiting.into_iter().map(|(since, count)| ((round - since) as u64, count));
-            self.age_map.rounds.push(self.round);
-            self.age_map.counts.push(by_age.collect());
-        }
+        Ok((interval, chosen))
     }
 
     /// The clients credited in the last round, in increasing order.
     pub fn last_cohort(&self) -> Vec<u32> {
-        match &self.engine {
-            Engine::Asked(engine) => engine.cohort().to_vec(),
-            Engine::Listed { engine, .. } => engine.members_since(self.round as i64),
-        }
+        self.engine.cohort_before(self.round)
     }
 
     /// The figures of the rounds so far.
     pub fn outcome(self) -> RunOutcome {
-        let recorded = self.round.saturating_sub(self.spec.warmup);
-        let rounds = recorded as f64;
-        let mean = self.total_weight.0 / rounds;
-        let total_variance = (self.total_weight.1 / rounds - mean * mean).max(0.0);
-        let mut load = Load::default();
-        let mut selections = BTreeMap::new();
-        for (count, clients) in self.engine.selections() {
-            *selections.entry(count).or_default() += clients;
-            load.record_many(u64::from(count), clients);
-        }
-        let intervals = self.engine.intervals();
-        let oldest =
-            self.engine.waiting().keys().next().map_or(0, |since| self.round as i64 - since);
-        RunOutcome {
-            sigma: self.engine.weights().sigma(recorded),
-            mean_covariance: self.engine.weights().mean_covariance(recorded, total_variance),
-            longest_wait: intervals.longest().max(oldest as u64),
-            window_sd: self.engine.window_sd(),
-            intervals,
-            rows: self.rows,
-            cohort_sizes: self.cohort_sizes,
-            load,
-            selections,
-            age_map: self.age_map,
-        }
+        self.ledger.outcome(self.engine.selections())
     }
 }
 
@@ -256,75 +227,53 @@ fn setting_with_newcomers(spec: &RunSpec) -> Result<Setting> {
     params.check()
 }
 
-impl Engine {
-    fn new(policy: Box<dyn Policy>, everyone: Setting, spec: &RunSpec, ages: Vec<u64>) -> Self {
-        let (world, weighting, warmup) = (spec.world, spec.weighting, spec.warmup);
-        let family = policy.law_family();
-        match Rule::of(policy.plan()) {
-            Some(rule) if weighting != Weighting::Unbiased => {
-                let engine = Listed::new(everyone, world, weighting, warmup, &ages);
-                Self::Listed { engine: Box::new(engine), rule, family }
-            }
-            _ => {
-                let engine = Asked::new(policy, everyone, world, weighting, warmup, ages);
-                Self::Asked(Box::new(engine))
-            }
-        }
-    }
-
-    fn weights(&self) -> &agewise_core::metrics::WeightMoments {
-        match self {
-            Self::Listed { engine, .. } => engine.weights(),
-            Self::Asked(engine) => engine.weights(),
-        }
-    }
-
-    fn waiting(&self) -> BTreeMap<i64, u64> {
-        match self {
-            Self::Listed { engine, .. } => engine.waiting(),
-            Self::Asked(engine) => engine.waiting(),
-        }
-    }
-
-    fn intervals(&self) -> Intervals {
-        match self {
-            Self::Listed { engine, .. } => engine.intervals(),
-            Self::Asked(engine) => engine.intervals(),
-        }
-    }
-
-    /// How many clients took part how often.
-    fn selections(&self) -> BTreeMap<u32, u64> {
-        let mut counts = BTreeMap::new();
-        let mut count = |selections: u32| *counts.entry(selections).or_default() += 1;
-        match self {
-            Self::Listed { engine, .. } => engine.selections().for_each(&mut count),
-            Self::Asked(engine) => engine.selections().for_each(&mut count),
-        }
-        counts
-    }
-
-    fn window_sd(&self) -> BTreeMap<u32, f64> {
-        let windows = match self {
-            Self::Listed { engine, .. } => engine.windows(),
-            Self::Asked(engine) => engine.windows(),
-        };
-        let closed = windows.iter().map(|window| (window.length(), window.normalised_sd()));
-        closed.filter(|(_, sd)| sd.is_finite()).collect()
-    }
-}
-
-/// Plays a run to its end; `on_round` hears of every round.
-pub fn play(spec: RunSpec, mut on_round: impl FnMut(&RoundRow)) -> Result<RunOutcome> {
-    let rounds = spec.rounds;
+/// Plays a run to its end; `on_round` hears of every round, of several at a time.
+pub fn play(spec: RunSpec, on_round: impl FnMut(&RoundRow)) -> Result<RunOutcome> {
     let mut run = Run::new(spec)?;
-    while run.round() < rounds {
-        on_round(&run.play()?);
-    }
+    run.play_on(on_round)?;
     Ok(run.outcome())
 }
 
 /// A world in which nothing happens.
 pub fn calm(seed: Seed) -> World {
     World { seed, availability: crate::Availability::Always, dropout: 0.0, join: 0.0, leave: 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of rounds against one round after the other, for every engine and with people coming and going.
+    #[test]
+    fn blocks_change_nothing() {
+        for policy in ["random", "probabilistic", "markov-optimal", "oldest-first", "round-robin"] {
+            for (clients, leave) in [(500, 0.0), (500, 0.01), (40_000, 0.0)] {
+                let world = World { dropout: 0.1, join: 0.002, leave, ..calm(Seed(3)) };
+                let sizes = SizeLaw::Zipf(2.0).draw(clients, world.seed).unwrap();
+                let clients = u64::from(clients);
+                let setting = SettingParams {
+                    sizes: Some(sizes),
+                    ..SettingParams::new(clients, clients / 7, 10)
+                };
+                let spec = RunSpec {
+                    setting: setting.check().unwrap(),
+                    size_law: SizeLaw::Zipf(2.0),
+                    policy: PolicySpec::named(policy),
+                    weighting: Weighting::DataSize,
+                    world,
+                    start: Start::Stationary,
+                    rounds: 75,
+                    warmup: 5,
+                    calibrate: true,
+                };
+                let mut single = Run::new(spec.clone()).unwrap();
+                let rows: Vec<RoundRow> = (0..75).map(|_| single.play().unwrap()).collect();
+                let mut heard = Vec::new();
+                let blocks = play(spec, |row| heard.push(*row)).unwrap();
+                // Sigma is not a number while nothing is recorded, and then not even equal to itself.
+                assert_eq!(format!("{heard:?}"), format!("{rows:?}"), "{policy}");
+                assert_eq!(format!("{blocks:?}"), format!("{:?}", single.outcome()), "{policy}");
+            }
+        }
+    }
 }

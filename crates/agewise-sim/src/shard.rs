@@ -1,21 +1,33 @@
-//! A shard: up to 65,536 neighbouring clients, kept in groups of equal age.
+//! A shard: up to 16,384 neighbouring clients, kept in groups of equal age.
 //!
 //! Shards are what threads share out. Each owns its clients completely, so a round is a few passes over all
 //! shards in parallel with small sums in between, and the result does not depend on who did which. A group is a
 //! list of 2-byte numbers: clients of an age that cannot be due are not touched at all, and a group that takes
-//! part as a whole is moved as a whole.
+//! part as a whole is copied as a whole.
+//!
+//! Choosing touches the lists alone. Credited clients are written into a journal, and their tallies are updated
+//! for several rounds at once, while those of the shard are in the second-level cache.
 
-use crate::tally::{CreditSums, Fresh, Tally, credit};
+pub(crate) mod bounds;
+pub(crate) mod journal;
+pub(crate) mod residents;
+mod scene;
+
+use crate::played::{AgeCounts, Settled, Unsettled};
+use crate::tally::{Fresh, fetch};
 use crate::world::RoundWorld;
-use agewise_core::metrics::Intervals;
-use agewise_core::{Chance, Laws, Lots};
+use agewise_core::{Chance, Laws, Lots, Sizes};
+use bounds::{Bounds, Found};
+use journal::{Journal, credit_members};
+use residents::{Residents, bit, set_bit};
+use scene::Scene;
 use std::ops::Range;
 
-/// Clients per shard: small enough for the second-level cache, large enough to share out.
-pub(crate) const SHARD: u32 = 32_768;
+/// Clients per shard: their tallies fit into the second-level cache.
+pub(crate) const SHARD: u32 = 16_384;
 
-/// How many clients are brought into the cache before they are updated.
-const AHEAD: usize = 128;
+/// How many empty lists a shard keeps at most: one becomes the list of the next cohort.
+const SPARE: usize = 1;
 
 /// Clients that wait since the same round.
 #[derive(Debug, Clone)]
@@ -35,6 +47,8 @@ pub(crate) enum Verdict<'a> {
     Chance(Chance),
     /// Those online whose lot wins against their own law.
     OwnLaw(&'a Laws),
+    /// Those online whose lot is low enough.
+    LowLots(Bounds),
     /// Those that were marked.
     Marked,
 }
@@ -42,167 +56,159 @@ pub(crate) enum Verdict<'a> {
 /// Clients of one shard.
 #[derive(Debug, Clone)]
 pub(crate) struct Shard {
-    first: u32,
+    residents: Residents,
     /// The oldest first.
     groups: Vec<Group>,
-    tallies: Vec<Tally>,
-    /// One bit per client: online, for worlds with a memory. Empty otherwise.
-    online: Vec<u64>,
-    /// One bit per client: chosen, while a ranking is being worked out.
+    /// One bit per client: chosen, while a ranking by number is being worked out.
     marks: Vec<u64>,
-    /// Who is credited in this round, by the round since which they waited.
-    credited: Vec<Group>,
-    scratch: Vec<u16>,
-    pub(crate) intervals: Intervals,
-}
-
-fn bit(bits: &[u64], index: u16) -> bool {
-    bits[usize::from(index) / 64] >> (index % 64) & 1 == 1
-}
-
-fn set_bit(bits: &mut [u64], index: u16, value: bool) {
-    let mask = 1 << (index % 64);
-    let word = &mut bits[usize::from(index) / 64];
-    *word = if value { *word | mask } else { *word & !mask };
+    journal: Journal,
+    /// Lists of groups that are empty now, for groups to come.
+    spare: Vec<Vec<u16>>,
 }
 
 impl Shard {
-    /// The clients `first..first + ages.len()`, with their ages at the beginning of round 0.
+    /// The clients `first..first + ages.len()`, with their ages at the beginning of round 0. Tallies follow.
     pub(crate) fn new(first: u32, ages: &[u64]) -> Self {
         let mut order: Vec<(i64, u16)> =
-            (0..).zip(ages).map(|(index, &age)| (-(age.min(1 << 40) as i64), index)).collect();
+            (0..).zip(ages).map(|(index, &age)| (-(age as i64), index)).collect();
         order.sort_unstable();
         let groups = order.chunk_by(|a, b| a.0 == b.0).map(|chunk| Group {
             since: chunk[0].0,
             members: chunk.iter().map(|&(_, index)| index).collect(),
         });
         Self {
-            first,
+            residents: Residents::new(first, ages.len() as u32),
             groups: groups.collect(),
-            tallies: vec![Tally::default(); ages.len()],
-            online: Vec::new(),
             marks: Vec::new(),
-            credited: Vec::new(),
-            scratch: Vec::new(),
-            intervals: Intervals::default(),
+            journal: Journal::default(),
+            spare: Vec::new(),
         }
     }
 
-    /// How many clients it has had.
-    pub(crate) fn clients(&self) -> u32 {
-        self.tallies.len() as u32
+    /// Its clients.
+    pub(crate) fn residents(&self) -> &Residents {
+        &self.residents
     }
 
-    /// Counts of all clients it has had.
-    pub(crate) fn tallies(&self) -> &[Tally] {
-        &self.tallies
-    }
-
-    /// The number of clients that are there, by the round since which they wait.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (i64, u64)> {
-        self.groups.iter().map(|group| (group.since, group.members.len() as u64))
+    /// Its clients, to start their tallies or their memory.
+    pub(crate) fn residents_mut(&mut self) -> &mut Residents {
+        &mut self.residents
     }
 
     /// The clients that wait since a round.
     pub(crate) fn members_since(&self, since: i64) -> impl Iterator<Item = u32> {
         let groups = self.groups.iter().filter(move |group| group.since == since);
-        groups.flat_map(|group| group.members.iter().map(|&m| self.first + u32::from(m)))
+        groups.flat_map(|group| group.members.iter().map(|&m| self.residents.number(m)))
     }
 
     /// Brings in clients up to `total` in this shard; they join with age 0.
     pub(crate) fn join(&mut self, total: u32, round: u64, starts_online: impl Fn(u32) -> bool) {
-        let present = self.clients();
-        if total <= present {
-            return;
-        }
-        self.tallies.resize(total as usize, Tally::default());
-        let since = round as i64;
-        let newcomers = (present..total).map(|client| client as u16);
-        // Those credited in the round before have age 0 too: one group, not two.
-        match self.groups.last_mut().filter(|group| group.since == since) {
-            Some(group) => group.members.extend(newcomers),
-            None => self.groups.push(Group { since, members: newcomers.collect() }),
-        }
-        if !self.online.is_empty() {
-            self.remember_online(present..total, starts_online);
+        for member in self.residents.join(total, starts_online) {
+            self.put_back(member as u16, round as i64);
         }
     }
 
-    /// Begins to remember who is online.
-    pub(crate) fn start_memory(&mut self, starts_online: impl Fn(u32) -> bool) {
-        self.remember_online(0..self.clients(), starts_online);
-    }
-
-    fn remember_online(&mut self, clients: Range<u32>, online: impl Fn(u32) -> bool) {
-        self.online.resize((clients.end as usize).div_ceil(64).max(1), 0);
-        for client in clients {
-            set_bit(&mut self.online, client as u16, online(self.first + client));
-        }
-    }
-
-    /// Begins a round: some leave for good, some go offline or come back.
-    pub(crate) fn begin(&mut self, world: &RoundWorld) {
-        let first = self.first;
+    /// Begins a round: some leave for good, some go offline or come back. Returns who left, by age.
+    pub(crate) fn begin(&mut self, world: &RoundWorld, round: u64) -> AgeCounts {
+        self.journal.begin();
+        let mut left = AgeCounts::default();
         if world.somebody_may_leave() {
             for group in &mut self.groups {
-                group.members.retain(|&member| !world.leaves(first + u32::from(member)));
+                let before = group.members.len();
+                group.members.retain(|&member| !world.leaves(self.residents.number(member)));
+                let age = (round as i64 - group.since) as u64;
+                left.add(age, (before - group.members.len()) as u64);
             }
         }
-        if world.has_memory() {
-            for client in 0..self.clients() {
-                let before = bit(&self.online, client as u16);
-                set_bit(&mut self.online, client as u16, world.switched(first + client, before));
-            }
-        }
-    }
-
-    fn is_online(&self, world: &RoundWorld, member: u16) -> bool {
-        let remembered = !self.online.is_empty() && bit(&self.online, member);
-        world.is_online(self.first + u32::from(member), remembered)
+        self.residents.switch(world);
+        left
     }
 
     /// The number of clients online, by the round since which they wait.
-    pub(crate) fn census(&self, world: &RoundWorld) -> Vec<(i64, u64)> {
-        let online = |group: &Group| {
-            if world.everyone_is_online() {
+    pub(crate) fn census(&self, world: &RoundWorld) -> impl Iterator<Item = (i64, u64)> {
+        let is_online = |&&member: &&u16| self.residents.is_online(world, member);
+        self.groups.iter().map(move |group| {
+            let online = if world.everyone_is_online() {
                 group.members.len()
             } else {
-                group.members.iter().filter(|&&member| self.is_online(world, member)).count()
-            }
-        };
-        self.groups.iter().map(|group| (group.since, online(group) as u64)).collect()
+                group.members.iter().filter(is_online).count()
+            };
+            (group.since, online as u64)
+        })
     }
 
-    /// Marks those of the groups that `concerns` whose lots are under `sure`, and returns their number and
-    /// the clients whose lots lie between `sure` and `possible`.
-    pub(crate) fn mark_low_lots(
+    /// Chooses among all groups and takes out who will be credited.
+    pub(crate) fn choose<'a>(
         &mut self,
         world: &RoundWorld,
         lots: &Lots,
-        concerns: impl Fn(i64) -> bool,
-        sure: u64,
-        possible: u64,
-    ) -> (u64, Vec<(u64, u32)>) {
-        self.clear_marks();
-        let mut marks = std::mem::take(&mut self.marks);
-        let mut count = 0;
-        let mut between = Vec::new();
-        for group in self.groups.iter().filter(|group| concerns(group.since)) {
-            for &member in &group.members {
-                let client = self.first + u32::from(member);
-                let lot = lots.of(u64::from(client)).bits();
-                if lot < possible && self.is_online(world, member) {
-                    if lot < sure {
-                        set_bit(&mut marks, member, true);
-                        count += 1;
-                    } else {
-                        between.push((lot, client));
-                    }
+        round: u64,
+        verdict: impl Fn(i64) -> Verdict<'a>,
+    ) -> Found {
+        let mut found = Found::default();
+        let scene = Scene { world, lots, residents: &self.residents };
+        let marks = &self.marks;
+        for group in &mut self.groups {
+            let age = (round as i64 - group.since) as u64;
+            let members = &mut group.members;
+            let verdict = verdict(group.since);
+            self.journal.take(round, age, |taken| match verdict {
+                Verdict::Nobody => {}
+                Verdict::Everyone if scene.is_calm() => {
+                    found.selected += members.len() as u64;
+                    taken.append(members);
                 }
-            }
+                Verdict::Everyone => scene.pick(members, taken, &mut found, |_| true),
+                Verdict::Chance(chance) => {
+                    scene.pick(members, taken, &mut found, |member| chance.wins(scene.lot(member)));
+                }
+                Verdict::OwnLaw(laws) => scene.pick(members, taken, &mut found, |member| {
+                    laws.takes_part(scene.residents.number(member), age, scene.lot(member))
+                }),
+                Verdict::Marked => {
+                    scene.pick(members, taken, &mut found, |member| bit(marks, member));
+                }
+                Verdict::LowLots(bounds) => {
+                    scene.pick_low_lots(members, taken, &mut found, bounds);
+                }
+            });
         }
-        self.marks = marks;
-        (count, between)
+        found
+    }
+
+    /// Decides about a client that was between the bounds. Who drops out is not credited.
+    pub(crate) fn decide(
+        &mut self,
+        world: &RoundWorld,
+        client: u32,
+        (round, since): (u64, i64),
+        selected: bool,
+    ) {
+        let member = self.residents.member(client);
+        if selected && !world.drops_out(client) {
+            let age = (round as i64 - since) as u64;
+            self.journal.take(round, age, |taken| taken.push(member));
+        } else {
+            self.put_back(member, since);
+        }
+    }
+
+    /// Undoes a choice by lots in the group of `since`, and gives its clients between the bounds back.
+    pub(crate) fn undo(&mut self, round: u64, since: i64, near: &[(u64, u32)]) {
+        let taken = self.journal.undo(round, (round as i64 - since) as u64);
+        let near = near.iter().map(|&(_, client)| self.residents.member(client));
+        for member in taken.into_iter().chain(near.collect::<Vec<_>>()) {
+            self.put_back(member, since);
+        }
+    }
+
+    /// Adds a member to the group that waits since a round.
+    fn put_back(&mut self, member: u16, since: i64) {
+        let place = self.groups.partition_point(|group| group.since < since);
+        match self.groups.get_mut(place).filter(|group| group.since == since) {
+            Some(group) => group.members.push(member),
+            None => self.groups.insert(place, Group { since, members: vec![member] }),
+        }
     }
 
     /// Marks up to `count` clients with the lowest numbers of a range, of those online that wait since
@@ -214,14 +220,15 @@ impl Shard {
         count: u64,
         range: &Range<u32>,
     ) -> u64 {
-        let here = self.first..self.first + self.clients();
+        let here = self.residents.numbers();
         let apart = range.end <= here.start || here.end <= range.start;
         let group = self.groups.iter().find(|group| group.since == since);
         let Some(group) = group.filter(|_| count > 0 && !apart) else {
             return 0;
         };
         let concerns = |&member: &u16| {
-            range.contains(&(self.first + u32::from(member))) && self.is_online(world, member)
+            range.contains(&self.residents.number(member))
+                && self.residents.is_online(world, member)
         };
         let mut members: Vec<u16> = group.members.iter().copied().filter(concerns).collect();
         members.sort_unstable();
@@ -234,175 +241,116 @@ impl Shard {
 
     /// Marks one client of this shard.
     pub(crate) fn mark(&mut self, client: u32) {
-        set_bit(&mut self.marks, (client - self.first) as u16, true);
+        set_bit(&mut self.marks, self.residents.member(client), true);
     }
 
     /// Forgets all marks.
     pub(crate) fn clear_marks(&mut self) {
         self.marks.clear();
-        self.marks.resize(self.tallies.len().div_ceil(64), 0);
+        self.marks.resize((self.residents.count() as usize).div_ceil(64), 0);
     }
 
     /// The client online with the lowest lot.
     pub(crate) fn lowest_lot(&self, world: &RoundWorld, lots: &Lots) -> Option<(u64, u32)> {
         let members = self.groups.iter().flat_map(|group| group.members.iter().copied());
-        let online = members.filter(|&member| self.is_online(world, member));
+        let online = members.filter(|&member| self.residents.is_online(world, member));
         let lot = |member| {
-            let client = self.first + u32::from(member);
+            let client = self.residents.number(member);
             (lots.of(u64::from(client)).bits(), client)
         };
         online.map(lot).min()
     }
 
-    /// Chooses among all groups and takes out who will be credited; returns how many were selected.
-    pub(crate) fn choose<'a>(
-        &mut self,
-        world: &RoundWorld,
-        lots: &Lots,
-        round: u64,
-        verdict: impl Fn(i64) -> Verdict<'a>,
-    ) -> u64 {
-        let calm = world.everyone_is_online() && world.nobody_drops_out();
-        let mut selected = 0;
-        let mut groups = std::mem::take(&mut self.groups);
-        for group in &mut groups {
-            let members = match verdict(group.since) {
-                Verdict::Nobody => continue,
-                Verdict::Everyone if calm => {
-                    selected += group.members.len() as u64;
-                    std::mem::take(&mut group.members)
-                }
-                Verdict::Everyone => self.split(group, world, &mut selected, |_| true),
-                Verdict::Chance(chance) => {
-                    let first = self.first;
-                    let wins =
-                        |member: u16| chance.wins(lots.of(u64::from(first + u32::from(member))));
-                    self.split(group, world, &mut selected, wins)
-                }
-                Verdict::OwnLaw(laws) => {
-                    let (first, age) = (self.first, (round as i64 - group.since) as u64);
-                    let wins = |member: u16| {
-                        let client = first + u32::from(member);
-                        laws.takes_part(client, age, lots.of(u64::from(client)))
-                    };
-                    self.split(group, world, &mut selected, wins)
-                }
-                Verdict::Marked => {
-                    let marks = std::mem::take(&mut self.marks);
-                    let members =
-                        self.split(group, world, &mut selected, |member| bit(&marks, member));
-                    self.marks = marks;
-                    members
-                }
-            };
-            if !members.is_empty() {
-                self.credited.push(Group { since: group.since, members });
+    /// Ends a round: who was taken makes the youngest group of the next. Returns the number of them, and
+    /// the sum of their sizes if there are any.
+    pub(crate) fn end(&mut self, round: u64, sizes: Option<&Sizes>) -> (u64, f64) {
+        self.groups.retain_mut(|group| {
+            if group.members.is_empty() {
+                self.spare.push(std::mem::take(&mut group.members));
             }
+            group.members.capacity() > 0
+        });
+        let taken = self.journal.present();
+        if !taken.is_empty() {
+            let mut members = self.spare.pop().unwrap_or_default();
+            members.extend_from_slice(taken);
+            self.groups.push(Group { since: round as i64 + 1, members });
         }
-        groups.retain(|group| !group.members.is_empty());
-        self.groups = groups;
-        selected
+        self.spare.truncate(SPARE);
+        let size = |sizes: &Sizes| {
+            let each = taken.iter().map(|&member| sizes.of(self.residents.number(member)));
+            each.sum()
+        };
+        (taken.len() as u64, sizes.map_or(0.0, size))
     }
 
-    /// Takes the credited members out of a group: chosen, online, and not dropped out.
-    fn split(
-        &mut self,
-        group: &mut Group,
-        world: &RoundWorld,
-        selected: &mut u64,
-        wins: impl Fn(u16) -> bool,
-    ) -> Vec<u16> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.resize(group.members.len(), 0);
-        let calm = world.everyone_is_online() && world.nobody_drops_out();
-        let (mut taken, mut left) = (0, 0);
-        for index in 0..group.members.len() {
-            let member = group.members[index];
-            let mut credited = wins(member);
-            if !calm {
-                credited = credited && self.is_online(world, member);
-                *selected += u64::from(credited);
-                credited = credited && !world.drops_out(self.first + u32::from(member));
-            }
-            // Written to both places, kept in one: no branch to mispredict.
-            scratch[taken] = member;
-            group.members[left] = member;
-            taken += usize::from(credited);
-            left += usize::from(!credited);
-        }
-        if calm {
-            *selected += taken as u64;
-        }
-        group.members.truncate(left);
-        let members = scratch[..taken].to_vec();
-        self.scratch = scratch;
-        members
-    }
-
-    /// The clients that are credited in this round.
-    pub(crate) fn credited(&self) -> impl Iterator<Item = u32> {
-        let members = self.credited.iter().flat_map(|group| group.members.iter());
-        members.map(|&member| self.first + u32::from(member))
-    }
-
-    /// How many clients are credited in this round.
-    pub(crate) fn credited_count(&self) -> u64 {
-        self.credited.iter().map(|group| group.members.len() as u64).sum()
-    }
-
-    /// Credits the chosen clients; metrics are recorded from round `recorded_from` on.
-    pub(crate) fn credit(
-        &mut self,
-        round: u64,
-        recorded_from: u64,
-        weight: impl Fn(u32) -> f64,
-    ) -> CreditSums {
-        let mut sums = CreditSums::default();
-        let credited = std::mem::take(&mut self.credited);
-        if let Some(now) = round.checked_sub(recorded_from) {
-            for group in &credited {
-                let age = (round as i64 - group.since) as u64;
-                self.intervals.record_many(age, group.members.len() as u64);
-                let last = group.since - 1 - recorded_from as i64;
-                let first = self.first;
-                let fresh = Fresh::new(last, now);
-                for members in group.members.chunks(AHEAD) {
-                    // Reading one field of each client first brings their cache lines in side by side;
-                    // the loop that updates them is too long for the processor to look so far ahead.
-                    let tallies = &mut self.tallies;
-                    let read =
-                        members.iter().map(|&member| tallies[usize::from(member)].selections);
-                    std::hint::black_box(read.fold(0, |all, one| all ^ one));
-                    let weighed =
-                        |&member: &u16| (usize::from(member), weight(first + u32::from(member)));
-                    sums.merge(&credit(tallies, members.iter().map(weighed), fresh));
+    /// Credits everyone who was taken in these rounds.
+    pub(crate) fn settle(&mut self, rounds: &[Unsettled], sizes: &Sizes) -> Vec<Settled> {
+        fetch(&self.residents.tallies);
+        let mut takes = self.journal.takes().peekable();
+        let settled = rounds.iter().map(|unsettled| {
+            let mut settled = Settled::default();
+            let round = unsettled.round;
+            while let Some((_, age, members)) = takes.next_if(|(taken, ..)| *taken == round) {
+                settled.ages.add(age, members.len() as u64);
+                if let Some(now) = unsettled.recorded {
+                    let fresh = Fresh::new(age, now);
+                    let (weigher, residents) = (unsettled.weigher, &mut self.residents);
+                    let sums = credit_members(members, |_| fresh, weigher, sizes, residents);
+                    settled.sums.merge(&sums);
                 }
             }
+            settled
+        });
+        let settled = settled.collect();
+        drop(takes);
+        self.journal.clear();
+        settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::calm;
+    use agewise_core::{Seed, Stream};
+    use bounds::sort_out;
+
+    fn lowest(shard: &mut Shard, lots: &Lots, bounds: Bounds, count: u64) -> Vec<u16> {
+        let now = calm(Seed(1)).at(0);
+        shard.begin(&now, 0);
+        let verdict = |since| if since == 0 { Verdict::LowLots(bounds) } else { Verdict::Nobody };
+        let found = shard.choose(&now, lots, 0, verdict);
+        let Some(missing) = bounds::missing(count, std::slice::from_ref(&found)) else {
+            shard.undo(0, 0, &found.near);
+            return lowest(shard, lots, Bounds::NONE, count);
+        };
+        for (client, selected) in sort_out(vec![found], missing) {
+            shard.decide(&now, client, (0, 0), selected);
         }
-        self.groups.extend(self.regroup(credited, round as i64 + 1));
-        sums
+        let mut taken = shard.journal.present().to_vec();
+        taken.sort_unstable();
+        taken
     }
 
-    /// Puts the credited clients into one group, in increasing order, so that the next pass over their
-    /// tallies goes through memory from one end to the other. Sorted by setting bits and reading them back.
-    fn regroup(&self, credited: Vec<Group>, since: i64) -> Option<Group> {
-        let clients: usize = credited.iter().map(|group| group.members.len()).sum();
-        if credited.len() < 2 {
-            return credited.into_iter().next().map(|group| Group { since, ..group });
+    /// Guesses that are right, too low and too high, against sorting all lots.
+    #[test]
+    fn the_lowest_lots_are_found_by_any_guess() {
+        let lots = Lots::new(Seed(1), Stream::LOT, 0);
+        let ages: Vec<u64> = (0..1_000).map(|client| client % 2).collect();
+        let mut order: Vec<u16> = (0..1_000).step_by(2).collect();
+        order.sort_unstable_by_key(|&client| lots.of(u64::from(client)));
+        order.truncate(100);
+        order.sort_unstable();
+        let tenths = |tenths: u64| u64::MAX / 10 * tenths;
+        for (sure, possible) in [(1, 3), (0, 1), (5, 6), (0, 10)] {
+            let bounds = Bounds { sure: tenths(sure), possible: tenths(possible) };
+            let mut shard = Shard::new(0, &ages);
+            assert_eq!(lowest(&mut shard, &lots, bounds, 100), order);
+            shard.end(0, None);
+            assert_eq!(shard.members_since(1).count(), 100);
+            assert_eq!(shard.members_since(0).count(), 400);
+            assert_eq!(shard.members_since(-1).count(), 500);
         }
-        let mut bits = vec![0u64; self.tallies.len().div_ceil(64)];
-        for group in credited {
-            for member in group.members {
-                bits[usize::from(member) / 64] |= 1 << (member % 64);
-            }
-        }
-        let mut members = Vec::with_capacity(clients);
-        for (word, mut rest) in (0u16..).zip(bits) {
-            while rest != 0 {
-                members.push(word * 64 + rest.trailing_zeros() as u16);
-                rest &= rest - 1;
-            }
-        }
-        Some(Group { since, members })
     }
 }
