@@ -7,7 +7,7 @@
 use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::law::{AgeLaw, LawFamily, Laws};
-use crate::random::{Lot, Lots, Seed, Stream};
+use crate::random::{Lot, Lots, Ranks, Seed, Stream};
 use crate::setting::{Setting, check_length};
 use crate::sizes::Sizes;
 use crate::spec::PolicySpec;
@@ -294,8 +294,8 @@ pub enum Plan<'a> {
 /// An order of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ranking {
-    /// By lot alone.
-    Lots,
+    /// In a random order, by [`Ranks`].
+    Random,
     /// Older clients first, then by lot.
     OldestThenLots,
     /// Older clients first, then by number, counted from [`Ranking::first_number`] on.
@@ -316,7 +316,10 @@ impl Ranking {
         let lot = |client: u32| lots.of(u64::from(client));
         let age = |client: u32| Reverse(round.ages().of(client));
         match self {
-            Self::Lots => first_by(round, lot),
+            Self::Random => {
+                let ranks = Ranks::new(round.seed(), round.number());
+                first_by(round, |client| ranks.of(u64::from(client)))
+            }
             Self::OldestThenLots => first_by(round, |client| (age(client), lot(client))),
             Self::OldestThenNumbers => {
                 let first = Self::first_number(round.setting(), round.number());

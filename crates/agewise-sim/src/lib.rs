@@ -1,9 +1,9 @@
 //! The selection simulator: how a policy loads its clients, from 100 clients to 10^8, calm and under churn.
 //!
-//! A [`Run`] plays one policy under one seed. Policies that follow age (age laws, oldest-first, random,
-//! round-robin) run on an engine that keeps clients in groups of equal age, so that a round costs what the due
-//! clients cost; any other policy is asked for its cohort. Both give exactly the cohorts of a client-by-client
-//! replay, for any number of threads.
+//! A [`Run`] plays one policy under one seed. Policies that follow age (age laws, oldest-first, round-robin)
+//! run on an engine that keeps clients in groups of equal age, so that a round costs what the due clients cost;
+//! random selection on one that keeps them in order of number; any other policy is asked for its cohort. All
+//! give exactly the cohorts of a client-by-client replay, for any number of threads.
 
 mod asked;
 mod config;

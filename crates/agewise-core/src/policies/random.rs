@@ -21,13 +21,13 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 struct Random;
 
 impl Policy for Random {
-    /// The m lowest lots: each client draws its own, so the cohort depends on nothing but the lots.
+    /// The m lowest ranks: each client has its own, so the cohort depends on nothing else.
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        Ranking::Lots.select(round)
+        Ranking::Random.select(round)
     }
 
     fn plan(&self) -> Plan<'_> {
-        Plan::Ranked(Ranking::Lots)
+        Plan::Ranked(Ranking::Random)
     }
 
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {

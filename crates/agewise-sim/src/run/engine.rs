@@ -29,7 +29,7 @@ impl Engine {
     ) -> Self {
         let (world, weighting, warmup) = (spec.world, spec.weighting, spec.warmup);
         match Rule::of(policy.plan()).filter(|_| weighting != Weighting::Unbiased) {
-            Some(Rule::Ranked(Ranking::Lots)) => {
+            Some(Rule::Ranked(Ranking::Random)) => {
                 let engine = Numbered::new(everyone, world, weighting, warmup, ages);
                 Self::Numbered(Box::new(engine))
             }

@@ -1,5 +1,5 @@
 //! The engine for choices by lot alone: ages play no part, so clients stay in order of number, each with the
-//! round since which it waits (4 bytes). A round is one pass over all lots.
+//! round since which it waits (4 bytes). A round is one pass over all ranks.
 
 use crate::played::{AgeCounts, Chosen, Settled, Unsettled, Weigher, merge};
 use crate::shard::SHARD;
@@ -8,7 +8,7 @@ use crate::shard::journal::{Journal, credit_members};
 use crate::shard::residents::{Residents, bit, set_bit};
 use crate::tally::{FreshByAge, fetch};
 use crate::world::{RoundWorld, World};
-use agewise_core::{Lots, Setting, Sizes, Stream, Weighting};
+use agewise_core::{Ranks, Setting, Sizes, Weighting};
 use rayon::prelude::*;
 
 /// A population in order of number.
@@ -79,15 +79,15 @@ impl Numbered {
             eligible += here;
             chosen.left.merge(&left);
         }
-        let lots = Lots::new(self.world.seed, Stream::LOT, round);
+        let ranks = Ranks::new(self.world.seed, round);
         chosen.selected = u64::from(self.setting.cohort()).min(eligible);
         let bounds = Bounds::guess(chosen.selected, eligible);
-        let mut found = self.each_shard(|shard| shard.choose(&now, &lots, round, bounds));
+        let mut found = self.each_shard(|shard| shard.choose(&now, &ranks, round, bounds));
         let wanted = missing(chosen.selected, &found).unwrap_or_else(|| {
             // Far from what could be expected: look at everyone.
             found = self.each_shard(|shard| {
                 shard.journal.undo(round, Part::ANY_AGE);
-                shard.choose(&now, &lots, round, Bounds::NONE)
+                shard.choose(&now, &ranks, round, Bounds::NONE)
             });
             chosen.selected
         });
@@ -229,16 +229,16 @@ impl Part {
         (eligible, left)
     }
 
-    fn choose(&mut self, world: &RoundWorld, lots: &Lots, round: u64, bounds: Bounds) -> Found {
+    fn choose(&mut self, world: &RoundWorld, ranks: &Ranks, round: u64, bounds: Bounds) -> Found {
         let mut found = Found::default();
         let (residents, eligible) = (&self.residents, &self.eligible);
         self.journal.take(round, Self::ANY_AGE, |taken| {
             if eligible.is_empty() && world.nobody_drops_out() {
-                take_low_lots(residents, lots, bounds, taken, &mut found, |_| true, |_| true);
+                take_low_ranks(residents, ranks, bounds, taken, &mut found, |_| true, |_| true);
             } else {
                 let can = |member| eligible.is_empty() || bit(eligible, member);
                 let reports = |member| !world.drops_out(residents.number(member));
-                take_low_lots(residents, lots, bounds, taken, &mut found, can, reports);
+                take_low_ranks(residents, ranks, bounds, taken, &mut found, can, reports);
             }
         });
         found
@@ -296,43 +296,85 @@ fn age_at(round: u64, since: u32) -> u64 {
     u64::from((round as u32).wrapping_sub(since))
 }
 
-/// Takes everyone who can be chosen with a lot that is surely low enough, and finds those near it.
-fn take_low_lots(
+/// Takes everyone who can be chosen with a rank that is surely low enough, and finds those near it.
+fn take_low_ranks(
     residents: &Residents,
-    lots: &Lots,
+    ranks: &Ranks,
     bounds: Bounds,
     taken: &mut Vec<u16>,
     found: &mut Found,
     can: impl Fn(u16) -> bool,
     reports: impl Fn(u16) -> bool,
 ) {
-    const WORD: usize = 64;
+    const WORD: u32 = 64;
     let clients = residents.numbers();
-    let mut bits = [0; WORD];
-    for begin in clients.clone().step_by(WORD) {
-        let count = (clients.end - begin).min(WORD as u32) as usize;
-        // Two loops, so that the one over everyone has no branch that could be mispredicted. From the
-        // last to the first: then a bit is added by doubling what is there.
+    let (sure, possible) = (bounds.sure >> 48, bounds.possible >> 48);
+    let mut words = [0; WORD as usize / 4];
+    for begin in clients.clone().step_by(WORD as usize) {
+        // Two loops, so that the one over everyone has no branch that could be mispredicted. Shards begin
+        // at multiples of 64, so quartets of clients do too.
         let mut low = 0u64;
-        let mut client = u64::from(begin) + count as u64;
-        for bits in bits[..count].iter_mut().rev() {
-            client -= 1;
-            *bits = lots.of(client).bits();
-            low = low + low + u64::from(*bits <= bounds.possible);
+        for (quartet, word) in (0u64..).zip(&mut words) {
+            *word = ranks.coarse(u64::from(begin) / 4 + quartet);
+            low |= lanes_up_to(*word, possible) << (4 * quartet);
         }
+        let count = (clients.end - begin).min(WORD);
+        low &= u64::MAX >> (WORD - count);
         while low != 0 {
             let index = low.trailing_zeros();
             low &= low - 1;
-            let member = residents.member(begin + index);
-            let lot = bits[index as usize % WORD];
-            if lot >= bounds.sure {
-                if can(member) {
-                    found.near.push((lot, begin + index));
+            let client = begin + index;
+            let member = residents.member(client);
+            if !can(member) {
+                continue;
+            }
+            let coarse = words[(index / 4) as usize] >> (16 * (index % 4)) & 0xFFFF;
+            if coarse >= sure {
+                // Equal in the coarse bits to one of the bounds, or between them: now the fine ones count.
+                let rank = ranks.of(u64::from(client));
+                if rank >= bounds.sure {
+                    if rank <= bounds.possible {
+                        found.near.push((rank, client));
+                    }
+                    continue;
                 }
-            } else if can(member) {
-                found.selected += 1;
-                if reports(member) {
-                    taken.push(member);
+            }
+            found.selected += 1;
+            if reports(member) {
+                taken.push(member);
+            }
+        }
+    }
+}
+
+/// One bit for each of the four 16-bit lanes of a word: whether it is at most `limit`.
+fn lanes_up_to(word: u64, limit: u64) -> u64 {
+    /// The highest bit of each lane, and the lowest.
+    const HIGH: u64 = 0x8000_8000_8000_8000;
+    const ONES: u64 = 0x0001_0001_0001_0001;
+    /// Brings the lowest bits of the lanes side by side to bit 48.
+    const GATHER: u64 = 1 << 48 | 1 << 33 | 1 << 18 | 1 << 3;
+    let limits = limit * ONES;
+    // limit - lane without a borrow from lane to lane: the 15 low bits are subtracted under a high bit that
+    // is always there, and the high bits are compared by themselves.
+    let low_bits = (limits | HIGH) - (word & !HIGH);
+    let fits = (limits & !word) | (!(limits ^ word) & low_bits);
+    ((fits & HIGH) >> 15).wrapping_mul(GATHER) >> 48 & 0xF
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lanes_up_to;
+
+    #[test]
+    fn lanes_are_compared_each_by_itself() {
+        let values = [0u64, 1, 2, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF];
+        for a in values {
+            for b in values {
+                for limit in values {
+                    let word = a | b << 16 | a << 32 | b << 48;
+                    let (a, b) = (u64::from(a <= limit), u64::from(b <= limit));
+                    assert_eq!(lanes_up_to(word, limit), a | b << 1 | a << 2 | b << 3);
                 }
             }
         }
