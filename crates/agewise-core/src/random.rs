@@ -129,7 +129,7 @@ impl Lots {
 
 /// A random order of all clients in one round.
 ///
-/// A rank is 16 coarse bits, of which one random number serves four clients, and 48 fine bits from the
+/// A rank is 8 coarse bits, of which one random number serves eight clients, and 56 fine bits from the
 /// client's own lot: who compares all clients needs the fine ones only where the coarse ones are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
@@ -144,17 +144,17 @@ impl Ranks {
         Self { coarse: lots(Stream::RANK), fine: lots(Stream::LOT) }
     }
 
-    /// The coarse bits of the clients 4 `quartet` to 4 `quartet` + 3, the first in the lowest 16 bits.
+    /// The coarse bits of the clients 8 `octet` to 8 `octet` + 7, the first in the lowest byte.
     #[inline]
-    pub const fn coarse(&self, quartet: u64) -> u64 {
-        self.coarse.of(quartet).bits()
+    pub const fn coarse(&self, octet: u64) -> u64 {
+        self.coarse.of(octet).bits()
     }
 
     /// The rank of one client.
     #[inline]
     pub const fn of(&self, client: u64) -> u64 {
-        let coarse = self.coarse(client / 4) >> (16 * (client % 4)) & 0xFFFF;
-        coarse << 48 | self.fine.of(client).bits() >> 16
+        let coarse = self.coarse(client / 8) >> (8 * (client % 8)) & 0xFF;
+        coarse << 56 | self.fine.of(client).bits() >> 8
     }
 }
 

@@ -308,74 +308,75 @@ fn take_low_ranks(
 ) {
     const WORD: u32 = 64;
     let clients = residents.numbers();
-    let (sure, possible) = (bounds.sure >> 48, bounds.possible >> 48);
-    let mut words = [0; WORD as usize / 4];
+    let (sure, possible) = (bounds.sure >> 56, bounds.possible >> 56);
     for begin in clients.clone().step_by(WORD as usize) {
         // Two loops, so that the one over everyone has no branch that could be mispredicted. Shards begin
-        // at multiples of 64, so quartets of clients do too.
-        let mut low = 0u64;
-        for (quartet, word) in (0u64..).zip(&mut words) {
-            *word = ranks.coarse(u64::from(begin) / 4 + quartet);
-            low |= lanes_up_to(*word, possible) << (4 * quartet);
+        // at multiples of 64, so octets of clients do too.
+        let (mut low, mut near) = (0u64, 0u64);
+        for octet in 0..u64::from(WORD / 8) {
+            let coarse = ranks.coarse(u64::from(begin) / 8 + octet);
+            low |= lanes_below(coarse, sure) << (8 * octet);
+            near |= lanes_below(coarse, possible + 1) << (8 * octet);
         }
-        let count = (clients.end - begin).min(WORD);
-        low &= u64::MAX >> (WORD - count);
+        let present = u64::MAX >> (WORD - (clients.end - begin).min(WORD));
+        (low, near) = (low & present, near & present & !low);
+        while near != 0 {
+            let client = begin + near.trailing_zeros();
+            let bit = near & near.wrapping_neg();
+            near ^= bit;
+            // The coarse bits do not tell: now the fine ones count.
+            let rank = ranks.of(u64::from(client));
+            if rank < bounds.sure {
+                low |= bit;
+            } else if rank <= bounds.possible && can(residents.member(client)) {
+                found.near.push((rank, client));
+            }
+        }
         while low != 0 {
-            let index = low.trailing_zeros();
+            let member = residents.member(begin + low.trailing_zeros());
             low &= low - 1;
-            let client = begin + index;
-            let member = residents.member(client);
-            if !can(member) {
-                continue;
-            }
-            let coarse = words[(index / 4) as usize] >> (16 * (index % 4)) & 0xFFFF;
-            if coarse >= sure {
-                // Equal in the coarse bits to one of the bounds, or between them: now the fine ones count.
-                let rank = ranks.of(u64::from(client));
-                if rank >= bounds.sure {
-                    if rank <= bounds.possible {
-                        found.near.push((rank, client));
-                    }
-                    continue;
+            if can(member) {
+                found.selected += 1;
+                if reports(member) {
+                    taken.push(member);
                 }
-            }
-            found.selected += 1;
-            if reports(member) {
-                taken.push(member);
             }
         }
     }
 }
 
-/// One bit for each of the four 16-bit lanes of a word: whether it is at most `limit`.
-fn lanes_up_to(word: u64, limit: u64) -> u64 {
-    /// The highest bit of each lane, and the lowest.
-    const HIGH: u64 = 0x8000_8000_8000_8000;
-    const ONES: u64 = 0x0001_0001_0001_0001;
-    /// Brings the lowest bits of the lanes side by side to bit 48.
-    const GATHER: u64 = 1 << 48 | 1 << 33 | 1 << 18 | 1 << 3;
-    let limits = limit * ONES;
-    // limit - lane without a borrow from lane to lane: the 15 low bits are subtracted under a high bit that
+/// One bit for each of the eight bytes of a word: whether it is below `limit`, which is at most 256.
+fn lanes_below(word: u64, limit: u64) -> u64 {
+    /// The highest bit of each byte, and the lowest.
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    /// Brings the lowest bits of the bytes side by side to bit 56.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    if limit == 0 {
+        return 0;
+    }
+    let limits = (limit - 1) * ONES;
+    // limit - byte without a borrow from byte to byte: the 7 low bits are subtracted under a high bit that
     // is always there, and the high bits are compared by themselves.
     let low_bits = (limits | HIGH) - (word & !HIGH);
     let fits = (limits & !word) | (!(limits ^ word) & low_bits);
-    ((fits & HIGH) >> 15).wrapping_mul(GATHER) >> 48 & 0xF
+    ((fits & HIGH) >> 7).wrapping_mul(GATHER) >> 56
 }
 
 #[cfg(test)]
 mod tests {
-    use super::lanes_up_to;
+    use super::lanes_below;
 
     #[test]
-    fn lanes_are_compared_each_by_itself() {
-        let values = [0u64, 1, 2, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF];
-        for a in values {
-            for b in values {
-                for limit in values {
-                    let word = a | b << 16 | a << 32 | b << 48;
-                    let (a, b) = (u64::from(a <= limit), u64::from(b <= limit));
-                    assert_eq!(lanes_up_to(word, limit), a | b << 1 | a << 2 | b << 3);
-                }
+    fn bytes_are_compared_each_by_itself() {
+        for limit in 0..=256u64 {
+            for first in 0..=255u64 {
+                let bytes: [u8; 8] = std::array::from_fn(|lane| {
+                    (first as u8).wrapping_add(37u8.wrapping_mul(lane as u8))
+                });
+                let expected =
+                    (0..).zip(bytes).map(|(lane, byte)| u64::from(u64::from(byte) < limit) << lane);
+                assert_eq!(lanes_below(u64::from_le_bytes(bytes), limit), expected.sum::<u64>());
             }
         }
     }
