@@ -309,6 +309,7 @@ fn take_low_ranks(
     const WORD: u32 = 64;
     let clients = residents.numbers();
     let (sure, possible) = (bounds.sure >> 56, bounds.possible >> 56);
+    let mut members = [0; WORD as usize];
     for begin in clients.clone().step_by(WORD as usize) {
         // Two loops, so that the one over everyone has no branch that could be mispredicted. Shards begin
         // at multiples of 64, so octets of clients do too.
@@ -332,16 +333,18 @@ fn take_low_ranks(
                 found.near.push((rank, client));
             }
         }
+        // Gathered first: one look at the capacity of the list for all of them.
+        let mut kept = 0;
         while low != 0 {
             let member = residents.member(begin + low.trailing_zeros());
             low &= low - 1;
             if can(member) {
                 found.selected += 1;
-                if reports(member) {
-                    taken.push(member);
-                }
+                members[kept % WORD as usize] = member;
+                kept += usize::from(reports(member));
             }
         }
+        taken.extend_from_slice(&members[..kept]);
     }
 }
 
