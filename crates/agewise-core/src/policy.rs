@@ -8,11 +8,11 @@ use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::law::{AgeLaw, LawFamily, Laws};
 use crate::random::{Lot, Lots, Ranks, Seed, Stream};
-use crate::setting::{Setting, check_length};
+use crate::setting::{EmptyCohort, Setting, check_length};
 use crate::sizes::Sizes;
 use crate::spec::PolicySpec;
 use crate::theory::PolicyTheory;
-use crate::weighting::Weighting;
+use crate::weighting::{Weighed, Weighting};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::fmt::Debug;
@@ -363,6 +363,45 @@ pub(crate) fn ask_everyone(rule: &dyn LocalRule, round: &Round<'_>) -> Vec<Pick>
         rule.takes_part(number, client, round.ages().of(client), lots.of(u64::from(client)))
     };
     round.available().filter(takes_part).map(Pick::once).collect()
+}
+
+impl Round<'_> {
+    /// The clients that a policy chooses, with the rule for an empty cohort applied; and whether one was
+    /// forced.
+    pub fn choose(&self, policy: &mut dyn Policy) -> (Vec<Pick>, bool) {
+        let picks = policy.select(self);
+        if !picks.is_empty() || self.setting.empty_cohort() == EmptyCohort::Skip {
+            return (picks, false);
+        }
+        let lots = self.lots(Stream::FORCED);
+        let lowest = self.available().min_by_key(|&client| lots.of(u64::from(client)));
+        (lowest.map(Pick::once).into_iter().collect(), lowest.is_some())
+    }
+
+    /// The weights of a cohort.
+    pub fn weigh(&self, policy: &dyn Policy, weighting: Weighting, picks: &[Pick]) -> Vec<f64> {
+        // Asking costs a look at all clients for some policies, and only one weighting needs it.
+        let inclusion = if weighting == Weighting::Unbiased {
+            let clients: Vec<u32> = picks.iter().map(|pick| pick.client).collect();
+            policy.inclusion(self, &clients)
+        } else {
+            Vec::new()
+        };
+        let claim = |(index, pick): (usize, &Pick)| {
+            weighting.claim(&Weighed {
+                draws: pick.draws,
+                size: self.sizes().of(pick.client),
+                share: self.sizes().share(pick.client),
+                inclusion: inclusion.get(index).copied().unwrap_or(1.0),
+            })
+        };
+        let mut weights: Vec<f64> = picks.iter().enumerate().map(claim).collect();
+        let claims = weights.iter().sum();
+        for weight in &mut weights {
+            *weight = weighting.weight(*weight, picks.len(), claims);
+        }
+        weights
+    }
 }
 
 /// A policy in the registry: its name, what it does, and how it is made from its options.

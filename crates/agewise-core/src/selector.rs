@@ -8,11 +8,11 @@
 use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::policies;
-use crate::policy::{Availability, Pick, Policy, Report, Reports, Round};
-use crate::random::{Seed, Stream};
-use crate::setting::{EmptyCohort, Setting, Start, check_length};
+use crate::policy::{Availability, Policy, Report, Reports, Round};
+use crate::random::Seed;
+use crate::setting::{Setting, Start, check_length};
 use crate::spec::PolicySpec;
-use crate::weighting::{Weighed, Weighting};
+use crate::weighting::Weighting;
 use serde::{Deserialize, Serialize};
 
 /// The clients of a round and their aggregation weights.
@@ -96,32 +96,10 @@ impl Selector {
     /// The cohort of the present round. Asking again gives the same answer.
     pub fn select(&mut self, availability: Availability<'_>) -> Result<Cohort> {
         let round = Round::new(&self.setting, self.seed, &self.ages, availability, &self.reports)?;
-        let mut picks = self.policy.select(&round);
-        let mut forced = false;
-        if picks.is_empty() && self.setting.empty_cohort() == EmptyCohort::ForceOne {
-            let lots = round.lots(Stream::FORCED);
-            let lowest = round.available().min_by_key(|&client| lots.of(u64::from(client)));
-            picks.extend(lowest.map(Pick::once));
-            forced = !picks.is_empty();
-        }
-        let clients: Vec<u32> = picks.iter().map(|pick| pick.client).collect();
-        let weights = self.weighting.weights(&self.weighed(&round, &picks, &clients));
+        let (picks, forced) = round.choose(&mut *self.policy);
+        let weights = round.weigh(&*self.policy, self.weighting, &picks);
+        let clients = picks.into_iter().map(|pick| pick.client).collect();
         Ok(Cohort { round: round.number(), clients, weights, forced })
-    }
-
-    fn weighed(&self, round: &Round<'_>, picks: &[Pick], clients: &[u32]) -> Vec<Weighed> {
-        // Asking costs a look at all clients for some policies, and only one weighting needs it.
-        let inclusion = match self.weighting {
-            Weighting::Unbiased => self.policy.inclusion(round, clients),
-            _ => vec![1.0; picks.len()],
-        };
-        let weighed = |(pick, inclusion): (&Pick, f64)| Weighed {
-            draws: pick.draws,
-            size: round.sizes().of(pick.client),
-            share: round.sizes().share(pick.client),
-            inclusion,
-        };
-        picks.iter().zip(inclusion).map(weighed).collect()
     }
 
     /// Ends the round: accepted clients are credited, so their age is 0; all others grow older.

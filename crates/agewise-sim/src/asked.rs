@@ -4,10 +4,7 @@ use crate::played::{AgeCounts, Chosen, Settled, merge};
 use crate::shard::SHARD;
 use crate::tally::{FreshByAge, Tally, credit, fetch};
 use crate::world::{RoundWorld, World};
-use agewise_core::{
-    Ages, Availability, EmptyCohort, Pick, Policy, Reports, Result, Round, Setting, Stream,
-    Weighed, Weighting,
-};
+use agewise_core::{Ages, Availability, Policy, Reports, Result, Round, Setting, Weighting};
 use rayon::prelude::*;
 
 /// A population in order of number; 24 bytes per client, and one more where clients come and go.
@@ -84,21 +81,14 @@ impl Asked {
         };
         let reports = Reports::default();
         let round = Round::new(&self.setting, self.world.seed, &self.ages, availability, &reports)?;
-        let mut picks = self.policy.select(&round);
-        let mut forced = false;
-        if picks.is_empty() && self.setting.empty_cohort() == EmptyCohort::ForceOne {
-            let lots = round.lots(Stream::FORCED);
-            let lowest = round.available().min_by_key(|&client| lots.of(u64::from(client)));
-            picks.extend(lowest.map(Pick::once));
-            forced = !picks.is_empty();
-        }
+        let (mut picks, forced) = round.choose(&mut *self.policy);
         let selected = picks.len() as u64;
         if !now.nobody_drops_out() {
             picks.retain(|pick| !now.drops_out(pick.client));
         }
         self.cohort.clear();
         self.cohort.extend(picks.iter().map(|pick| pick.client));
-        let weights = self.weigh(&round, &picks);
+        let weights = round.weigh(&*self.policy, self.weighting, &picks);
         let settled = self.credit(number, &weights);
         self.settled.push(settled);
         self.finish(number)?;
@@ -148,27 +138,6 @@ impl Asked {
         };
         let here = |client: u32| self.present.get(client as usize).copied().unwrap_or(true);
         Some((0..self.setting.clients()).map(|c| here(c) && is_online(c)).collect())
-    }
-
-    fn weigh(&self, round: &Round<'_>, picks: &[Pick]) -> Vec<f64> {
-        let unbiased = self.weighting == Weighting::Unbiased;
-        let inclusion =
-            if unbiased { self.policy.inclusion(round, &self.cohort) } else { Vec::new() };
-        let sizes = self.setting.sizes();
-        let claim = |(index, pick): (usize, &Pick)| {
-            self.weighting.claim(&Weighed {
-                draws: pick.draws,
-                size: sizes.of(pick.client),
-                share: if unbiased { sizes.share(pick.client) } else { 0.0 },
-                inclusion: inclusion.get(index).copied().unwrap_or(1.0),
-            })
-        };
-        let mut weights: Vec<f64> = picks.iter().enumerate().map(claim).collect();
-        let claims = weights.iter().sum();
-        for weight in &mut weights {
-            *weight = self.weighting.weight(*weight, picks.len(), claims);
-        }
-        weights
     }
 
     /// Credits the cohort: neighbours by neighbours, in parallel.
