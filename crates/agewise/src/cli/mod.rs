@@ -4,6 +4,7 @@ mod count;
 mod progress;
 mod simulate;
 mod sizes;
+mod table;
 mod theory;
 
 use clap::{Parser, Subcommand};

@@ -1,6 +1,7 @@
 //! `agewise simulate`: how the policies load a population, by playing it.
 
 use super::progress::Progress;
+use super::table::table;
 use super::{Failure, count, print, sizes};
 use crate::core::{EmptyCohort, PolicySpec, Start, Weighting};
 use crate::format::{number, with_half_width};
@@ -10,7 +11,6 @@ use crate::simulate::{
     Finished, SimulateError, clear, is_complete, pretty, side_by_side, write_config,
 };
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -341,9 +341,7 @@ fn parse_churn(text: &str) -> Result<(f64, f64), Failure> {
 }
 
 fn text(finished: &Finished, folder: &RunFolder) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY);
-    table.set_header([
+    let columns = [
         "policy",
         "E[X]",
         "Var[X]",
@@ -355,15 +353,8 @@ fn text(finished: &Finished, folder: &RunFolder) -> String {
         "Jain",
         "never",
         "longest wait",
-    ]);
-    for policy in &finished.summary.policies {
-        table.add_row(row(policy));
-    }
-    for index in 1..=10 {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    ];
+    let table = table(columns, 1..=10, finished.summary.policies.iter().map(row));
     let params = finished.simulation.params();
     let mut text = format!(
         "{} clients, {} per round, maximum age {}, sizes {}, {} rounds, {} {}\n{table}\n",

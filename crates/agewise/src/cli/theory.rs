@@ -1,11 +1,11 @@
 //! `agewise theory`: what the policies do to a population, in closed form.
 
-use super::{Failure, count, print, sizes};
+use super::{Failure, count, print, sizes, table};
 use crate::core::{EmptyCohort, PolicySpec, Seed, Setting, SettingParams, Weighting, find_policy};
 use crate::format::number;
 use crate::theory::{PolicyReport, TheoryReport, TheoryRequest, default_policies};
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{Table, presets};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &TheoryArgs) -> Result<(), Failure> {
             .map_err(|error| Failure::Trouble(format!("cannot write JSON: {error}")))?;
         return print(&(document + "\n"));
     }
-    let mut text = table(&report);
+    let mut text = theory_table(&report);
     if args.cold_start > 0 {
         text += &cold_start_table(&report);
     }
@@ -158,22 +158,10 @@ fn request(args: &TheoryArgs) -> Result<TheoryRequest, Failure> {
     Ok(TheoryRequest { setting, sizes, policies, weighting, cold_start_rounds: args.cold_start })
 }
 
-fn table(report: &TheoryReport) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY);
-    table.set_header([
-        "policy",
-        "E[X]",
-        "Var[X]",
-        "Sigma",
-        "weights",
-        "cohort",
-        "cohort sd",
-        "longest wait",
-    ]);
-    for policy in &report.policies {
+fn theory_table(report: &TheoryReport) -> String {
+    let row = |policy: &PolicyReport| {
         let theory = &policy.theory;
-        table.add_row([
+        [
             policy.policy.clone(),
             number(theory.mean_interval),
             number(theory.var_interval),
@@ -182,13 +170,11 @@ fn table(report: &TheoryReport) -> String {
             number(theory.cohort_mean),
             number(theory.cohort_sd),
             theory.longest_wait.map_or("no bound".to_string(), |wait| wait.to_string()),
-        ]);
-    }
-    for index in [1, 2, 3, 5, 6, 7] {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+        ]
+    };
+    let columns =
+        ["policy", "E[X]", "Var[X]", "Sigma", "weights", "cohort", "cohort sd", "longest wait"];
+    let table = table::table(columns, [1, 2, 3, 5, 6, 7], report.policies.iter().map(row));
     let (n, m) = (f64::from(report.clients), f64::from(report.cohort));
     let mut text = format!(
         "{} clients, {} per round, maximum age {}, sizes {}\n{table}\n\n",
