@@ -266,6 +266,11 @@ pub trait Policy: Debug + Send + Sync {
         Plan::Select
     }
 
+    /// Whether a cohort tells nothing about the next one.
+    fn rounds_are_independent(&self) -> bool {
+        false
+    }
+
     /// The family of its laws, if they follow from a target interval: such a policy can be calibrated.
     fn law_family(&self) -> Option<LawFamily> {
         None
@@ -318,7 +323,14 @@ impl Ranking {
         match self {
             Self::Random => {
                 let ranks = Ranks::new(round.seed(), round.number());
-                first_by(round, |client| ranks.of(u64::from(client)))
+                let mut block = (0, ranks.coarse(0));
+                first_by(round, |client| {
+                    let client = u64::from(client);
+                    if client / Ranks::BLOCK != block.0 {
+                        block = (client / Ranks::BLOCK, ranks.coarse(client / Ranks::BLOCK));
+                    }
+                    ranks.in_block(&block.1, client)
+                })
             }
             Self::OldestThenLots => first_by(round, |client| (age(client), lot(client))),
             Self::OldestThenNumbers => {
@@ -337,7 +349,7 @@ pub(crate) fn alike(round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
 }
 
 /// The m available clients with the smallest keys (then numbers), in increasing order of client.
-fn first_by<K: Ord>(round: &Round<'_>, key: impl Fn(u32) -> K) -> Vec<Pick> {
+fn first_by<K: Ord>(round: &Round<'_>, mut key: impl FnMut(u32) -> K) -> Vec<Pick> {
     let mut ranked: Vec<(K, u32)> = round.available().map(|client| (key(client), client)).collect();
     let count = round.setting().cohort() as usize;
     if count < ranked.len() {

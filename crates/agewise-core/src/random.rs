@@ -119,6 +119,15 @@ impl Lots {
         Lot(z ^ (z >> 31))
     }
 
+    /// 64 random bits by one long multiplication instead of two short ones (the step of wyrand): for passes over
+    /// everyone. Not the bits of [`Self::of`].
+    #[inline]
+    const fn quick(&self, index: u64) -> u64 {
+        let z = self.start.wrapping_add(index.wrapping_mul(GOLDEN));
+        let product = z as u128 * (z ^ self.twist) as u128;
+        (product >> 64) as u64 ^ product as u64
+    }
+
     /// An unending sequence of random numbers that belongs to one client of this round, for
     /// distributions that need more than one number; works with `rand` and `rand_distr`.
     pub fn sequence(&self, index: u64) -> Sequence {
@@ -129,8 +138,9 @@ impl Lots {
 
 /// A random order of all clients in one round.
 ///
-/// A rank is 8 coarse bits, of which one random number serves eight clients, and 56 fine bits from the
-/// client's own lot: who compares all clients needs the fine ones only where the coarse ones are equal.
+/// A rank is 8 coarse bits and 56 fine ones from the client's own lot: who compares all clients needs the fine ones
+/// only where the coarse ones do not tell. The coarse bits of 64 clients lie in 8 words, so that all of them are
+/// compared at once ([`CoarseRanks`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
     coarse: Lots,
@@ -138,23 +148,65 @@ pub struct Ranks {
 }
 
 impl Ranks {
+    /// The clients that share words of coarse bits.
+    pub const BLOCK: u64 = 64;
+
     /// The order of a round.
     pub fn new(seed: Seed, round: u64) -> Self {
         let lots = |stream| Lots::new(seed, stream, round);
         Self { coarse: lots(Stream::RANK), fine: lots(Stream::LOT) }
     }
 
-    /// The coarse bits of the clients 8 `octet` to 8 `octet` + 7, the first in the lowest byte.
+    /// The coarse bits of the clients 64 `block` to 64 `block` + 63.
     #[inline]
-    pub const fn coarse(&self, octet: u64) -> u64 {
-        self.coarse.of(octet).bits()
+    pub fn coarse(&self, block: u64) -> CoarseRanks {
+        CoarseRanks(std::array::from_fn(|plane| self.coarse.quick(8 * block + plane as u64)))
+    }
+
+    /// The rank of one client, whose block has these coarse bits.
+    #[inline]
+    pub fn in_block(&self, coarse: &CoarseRanks, client: u64) -> u64 {
+        coarse.of(client % Self::BLOCK) << 56 | self.fine.of(client).bits() >> 8
     }
 
     /// The rank of one client.
+    pub fn of(&self, client: u64) -> u64 {
+        self.in_block(&self.coarse(client / Self::BLOCK), client)
+    }
+}
+
+/// The coarse bits of the ranks of 64 clients: a word for each bit, the highest first, with one bit per client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoarseRanks([u64; 8]);
+
+impl CoarseRanks {
+    /// One bit for each client: whether its coarse bits are a number below `limit`.
     #[inline]
-    pub const fn of(&self, client: u64) -> u64 {
-        let coarse = self.coarse(client / 8) >> (8 * (client % 8)) & 0xFF;
-        coarse << 56 | self.fine.of(client).bits() >> 8
+    pub fn below(&self, limit: u8) -> u64 {
+        self.compare(limit, 0)
+    }
+
+    /// One bit for each client: whether its coarse bits are a number of at most `limit`.
+    #[inline]
+    pub fn at_most(&self, limit: u8) -> u64 {
+        self.compare(limit, u64::MAX)
+    }
+
+    /// Compares from the lowest bit on: where the bit of a number and that of the limit are equal, the lower bits
+    /// have decided, and all of them being equal counts as `equal` says.
+    #[inline]
+    fn compare(&self, limit: u8, equal: u64) -> u64 {
+        self.0.iter().rev().enumerate().fold(equal, |lower, (plane, bits)| {
+            // All ones if the limit has this bit.
+            let limit = u64::from(limit >> plane & 1).wrapping_neg();
+            lower & (!bits | limit) | !bits & limit
+        })
+    }
+
+    /// The coarse bits of one of the 64 clients, as a number.
+    #[inline]
+    pub fn of(&self, client: u64) -> u64 {
+        self.0.iter().fold(0, |number, bits| number << 1 | bits >> client & 1)
     }
 }
 
@@ -229,7 +281,11 @@ mod tests {
         let by_seed = |i: u64| Lots::new(Seed(i), Stream::LOT, 5).of(17);
         let by_stream = |i: u64| Lots::new(Seed(3), Stream::custom(i), 5).of(17);
         let diagonal = |i: u64| Lots::new(Seed(3), Stream::LOT, i).of(i);
-        let walks: [(&str, &dyn Fn(u64) -> Lot); 5] = [
+        let quick = |i: u64| Lot(Lots::new(Seed(3), Stream::RANK, 5).quick(i));
+        let quick_by_round = |i: u64| Lot(Lots::new(Seed(3), Stream::RANK, i).quick(17));
+        let walks: [(&str, &dyn Fn(u64) -> Lot); 7] = [
+            ("quick, client", &quick),
+            ("quick, round", &quick_by_round),
             ("client", &by_client),
             ("round", &by_round),
             ("seed", &by_seed),
@@ -286,6 +342,23 @@ mod tests {
         }
         let chi2: f64 = first.iter().map(|&k| (f64::from(k) - 2_000.0).powi(2) / 2_000.0).sum();
         assert!(chi2 < 30.0, "{first:?}");
+    }
+
+    #[test]
+    fn coarse_ranks_are_compared_each_by_itself() {
+        let ranks = Ranks::new(Seed(5), 3);
+        for block in 0..8 {
+            let coarse = ranks.coarse(block);
+            for limit in 0..=255 {
+                let (below, at_most) = (coarse.below(limit), coarse.at_most(limit));
+                for client in 0..64 {
+                    let number = coarse.of(client);
+                    assert_eq!(below >> client & 1 == 1, number < u64::from(limit));
+                    assert_eq!(at_most >> client & 1 == 1, number <= u64::from(limit));
+                    assert_eq!(coarse.of(client), ranks.of(64 * block + client) >> 56);
+                }
+            }
+        }
     }
 
     #[test]

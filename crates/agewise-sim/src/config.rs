@@ -249,11 +249,7 @@ impl Simulation {
 
     /// Whether the population and everyone in it behave as the theory assumes.
     pub fn is_calm(&self) -> bool {
-        let world = &self.world;
-        world.availability == Availability::Always
-            && world.dropout == 0.0
-            && world.join == 0.0
-            && world.leave == 0.0
+        self.world.is_calm()
     }
 }
 

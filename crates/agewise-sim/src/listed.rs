@@ -2,11 +2,11 @@
 //! cost that can be due. Weights are equal or by data size; unbiased weights need the policy itself, and so the
 //! other engine.
 
-use crate::played::{Chosen, Settled, Unsettled, Weigher, merge};
+use crate::played::{Chosen, Settled, Unsettled, Weighing, merge};
 use crate::shard::bounds::{Bounds, Found, missing, sort_out};
 use crate::shard::{SHARD, Shard, Verdict};
 use crate::world::{RoundWorld, World};
-use agewise_core::{Chance, EmptyCohort, Laws, Lots, Plan, Ranking, Setting, Stream, Weighting};
+use agewise_core::{Chance, EmptyCohort, Laws, Lots, Plan, Ranking, Setting, Stream};
 use rayon::prelude::*;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ impl Rule {
 #[derive(Debug)]
 pub(crate) struct Listed {
     setting: Setting,
-    by_size: bool,
+    weighing: Weighing,
     world: World,
     warmup: u64,
     /// The number of clients at the beginning of the run.
@@ -47,7 +47,7 @@ impl Listed {
     pub(crate) fn new(
         setting: Setting,
         world: World,
-        weighting: Weighting,
+        weighing: Weighing,
         warmup: u64,
         first_ages: Vec<u64>,
     ) -> Self {
@@ -65,15 +65,7 @@ impl Listed {
                 residents.start_memory(|client| world.starts_online(client));
             }
         });
-        Self {
-            first_clients,
-            by_size: weighting == Weighting::DataSize && !setting.sizes().are_equal(),
-            setting,
-            world,
-            warmup,
-            shards,
-            unsettled: Vec::new(),
-        }
+        Self { first_clients, weighing, setting, world, warmup, shards, unsettled: Vec::new() }
     }
 
     /// Whether there is enough to share out.
@@ -96,7 +88,7 @@ impl Listed {
             chosen.forced = chosen.selected > 0;
         }
         let mut total_size = 0.0;
-        let by_size = self.by_size.then(|| self.setting.sizes().clone());
+        let by_size = self.weighing.by_size.then(|| self.setting.sizes().clone());
         for (reported, size) in self.each_shard(|shard| shard.end(round, by_size.as_ref())) {
             chosen.reported += reported;
             // Summed in the order of shards, so that the sum does not depend on threads.
@@ -105,7 +97,7 @@ impl Listed {
         self.unsettled.push(Unsettled {
             round,
             recorded: round.checked_sub(self.warmup),
-            weigher: Weigher::new(chosen.reported, by_size.map(|_| total_size)),
+            weigher: self.weighing.of_cohort(chosen.reported, total_size),
         });
         chosen
     }

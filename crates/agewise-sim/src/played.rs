@@ -49,24 +49,37 @@ pub(crate) struct Unsettled {
     pub(crate) weigher: Weigher,
 }
 
+/// What the weights of a cohort without draws depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Weighing {
+    /// Whether they differ with size.
+    pub(crate) by_size: bool,
+    /// Whether the mean weight of each client is known: then nobody has to keep the sum of its weights.
+    pub(crate) known_means: bool,
+}
+
+impl Weighing {
+    /// For a cohort of so many clients, `total_size` being the sum of their sizes.
+    pub(crate) fn of_cohort(self, clients: u64, total_size: f64) -> Weigher {
+        let share = 1.0 / clients as f64;
+        match self {
+            // Where nobody has data, nobody's update has a better claim than another's.
+            Self { by_size: true, .. } if total_size > 0.0 => Weigher::BySize(total_size),
+            Self { known_means: false, .. } => Weigher::Alike(share),
+            Self { known_means: true, .. } => Weigher::AlikeWithoutSums(share),
+        }
+    }
+}
+
 /// The weights of a cohort without draws.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Weigher {
     /// The same for everyone.
     Alike(f64),
+    /// The same, and nobody keeps a sum of them.
+    AlikeWithoutSums(f64),
     /// By size, the sum of all sizes being this one.
     BySize(f64),
-}
-
-impl Weigher {
-    /// For a cohort of so many members; `sizes` is the sum of their sizes where sizes matter.
-    pub(crate) fn new(members: u64, sizes: Option<f64>) -> Self {
-        match sizes {
-            Some(total) if total > 0.0 => Self::BySize(total),
-            // Where nobody has data, nobody's update has a better claim than another's.
-            _ => Self::Alike(1.0 / members as f64),
-        }
-    }
 }
 
 /// How many clients have which age.

@@ -6,10 +6,10 @@ mod numbered;
 
 use crate::played::{Chosen, Settled};
 use crate::world::World;
-use agewise_core::metrics::{CohortSizes, Intervals, Load};
+use agewise_core::metrics::{CohortSizes, Intervals, Load, MeanWeights};
 use agewise_core::{
-    Calibrator, LawFamily, Laws, PolicySpec, Result, Seed, Setting, SettingParams, SizeLaw, Sizes,
-    Start, Weighting, build_policy,
+    Calibrator, LawFamily, Laws, Plan, Policy, PolicySpec, Result, Seed, Setting, SettingParams,
+    SizeLaw, Sizes, Start, Weighting, build_policy,
 };
 use engine::Engine;
 use ledger::Ledger;
@@ -121,9 +121,10 @@ impl Run {
             }
             None => None,
         };
+        let means = mean_weights(&spec, &*policy);
         Ok(Self {
-            ledger: Ledger::new(&spec, everyone.clients(), &ages.iter().copied().collect()),
-            engine: Engine::new(policy, everyone, &spec, ages),
+            ledger: Ledger::new(&spec, means, everyone.clients(), &ages.iter().copied().collect()),
+            engine: Engine::new(policy, everyone, &spec, means, ages),
             spec,
             calibration,
             round: 0,
@@ -196,6 +197,24 @@ impl Run {
     /// The figures of the rounds so far.
     pub fn outcome(self) -> RunOutcome {
         self.ledger.outcome(self.engine.selections())
+    }
+}
+
+/// What is known about the mean weights of the clients before anything is played.
+fn mean_weights(spec: &RunSpec, policy: &dyn Policy) -> MeanWeights {
+    let setting = &spec.setting;
+    let independent = policy.rounds_are_independent();
+    // Age and lots treat all clients alike; a rhythm gives each its own company for ever.
+    let chosen_alike = setting.rates().is_none() && !matches!(policy.plan(), Plan::Select);
+    let weighed_alike = setting.sizes().are_equal() || spec.weighting == Weighting::Uniform;
+    if !spec.world.is_calm() {
+        MeanWeights::Unknown
+    } else if chosen_alike && weighed_alike {
+        MeanWeights::Alike
+    } else if independent {
+        MeanWeights::IndependentRounds
+    } else {
+        MeanWeights::Unknown
     }
 }
 

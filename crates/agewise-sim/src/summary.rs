@@ -79,6 +79,8 @@ pub struct PolicySummary {
     pub window_sd: BTreeMap<u32, f64>,
     /// sqrt(Var Y)/T in closed form.
     pub window_sd_theory: BTreeMap<u32, f64>,
+    /// Half the width of the 95% interval of each of `window_sd`, with two seeds or more.
+    pub window_sd_half_width: BTreeMap<u32, f64>,
     /// Half the width of the 95% interval of each mean, with two seeds or more.
     pub half_width: BTreeMap<&'static str, f64>,
 }
@@ -139,8 +141,9 @@ fn summarise(simulation: &Simulation, index: usize, runs: &[RunRecord]) -> Resul
         runs.first().map_or(Vec::new(), |run| run.window_sd.keys().copied().collect());
     let window = |&length: &u32| {
         let values = runs.iter().filter_map(|run| run.window_sd.get(&length).copied());
-        Estimate::of(values).map(|estimate| (length, estimate.mean))
+        Estimate::of(values).map(|estimate| (length, estimate))
     };
+    let windows: BTreeMap<u32, Estimate> = lengths.iter().filter_map(window).collect();
     Ok(PolicySummary {
         policy: simulated.spec.to_string(),
         weighting: simulated.weighting,
@@ -158,7 +161,11 @@ fn summarise(simulation: &Simulation, index: usize, runs: &[RunRecord]) -> Resul
             .unwrap_or(0.0),
         longest_wait: runs.iter().map(|run| run.longest_wait).max().unwrap_or(0),
         mean_covariance: mean("mean_covariance", &|run| run.mean_covariance),
-        window_sd: lengths.iter().filter_map(window).collect(),
+        window_sd: windows.iter().map(|(&length, sd)| (length, sd.mean)).collect(),
+        window_sd_half_width: windows
+            .iter()
+            .filter_map(|(&length, sd)| Some((length, sd.half_width?)))
+            .collect(),
         window_sd_theory: theory.map_or_else(BTreeMap::new, |theory| theory.window_sd),
         half_width,
     })

@@ -126,7 +126,7 @@ impl FreshByAge {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct CreditSums {
     pub(crate) clients: u64,
-    /// Sum of w^2, and of w (2 before + w).
+    /// Sum of w^2, and of w (2 before + w); the latter is 0 where no sums of weights are kept.
     pub(crate) squares: f64,
     pub(crate) growth: f64,
     /// Sum of w.
@@ -207,6 +207,24 @@ pub(crate) fn credit_alike(
         clients: members.len() as u64,
         squares: clients * (weight * weight),
         growth: weight * (2.0 * before_all + clients * weight),
+        weight: clients * weight,
+        earlier,
+    }
+}
+
+/// [`credit_alike`] where no sums of weights are kept.
+pub(crate) fn credit_without_sums(
+    tallies: &mut [Tally],
+    members: &[u16],
+    mut fresh: impl FnMut(u16) -> Fresh,
+    weight: f64,
+) -> CreditSums {
+    let earlier = count(tallies, members, |member, _| fresh(member));
+    let clients = members.len() as f64;
+    CreditSums {
+        clients: members.len() as u64,
+        squares: clients * (weight * weight),
+        growth: 0.0,
         weight: clients * weight,
         earlier,
     }

@@ -95,6 +95,14 @@ pub struct World {
 }
 
 impl World {
+    /// Whether everyone is always there and always reports, as the theory assumes.
+    pub fn is_calm(&self) -> bool {
+        self.availability == Availability::Always
+            && self.dropout == 0.0
+            && self.join == 0.0
+            && self.leave == 0.0
+    }
+
     /// How many clients have ever been there at the beginning of a round.
     pub fn joined(&self, first: u32, round: u64) -> u32 {
         let joined = f64::from(first) * (1.0 + self.join * round as f64);

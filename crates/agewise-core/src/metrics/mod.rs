@@ -28,7 +28,7 @@ pub use intervals::Intervals;
 pub use load::Load;
 pub use meetings::Meetings;
 pub use participation::{Participation, ParticipationSummary};
-pub use weight_moments::WeightMoments;
+pub use weight_moments::{MeanWeights, WeightMoments};
 pub use windows::{WindowTally, Windows};
 
 /// n E\[x^2\] - (sum x)^2 in whole numbers, so that a small variance of large numbers keeps its digits.

@@ -126,7 +126,7 @@ impl Participation {
             var_interval: self.intervals.variance(),
             mean_peak_age: self.intervals.mean_peak_age(),
             sigma: self.sigma(),
-            mean_covariance: self.weights.mean_covariance(self.rounds, total_variance),
+            mean_covariance: self.weights.mean_covariance(self.sigma(), total_variance),
             cohort_mean: self.cohort_sizes.mean(),
             cohort_sd: self.cohort_sizes.sd(),
             cohort_min: self.cohort_sizes.min(),

@@ -51,6 +51,10 @@ impl Policy for Probabilistic {
         picks
     }
 
+    fn rounds_are_independent(&self) -> bool {
+        true
+    }
+
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         let sizes = round.sizes();
         let total: f64 = round.available().map(|client| sizes.of(client)).sum();

@@ -30,6 +30,10 @@ impl Policy for Random {
         Plan::Ranked(Ranking::Random)
     }
 
+    fn rounds_are_independent(&self) -> bool {
+        true
+    }
+
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         alike(round, clients)
     }

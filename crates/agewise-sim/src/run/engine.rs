@@ -4,7 +4,8 @@ use super::RunSpec;
 use super::numbered::Numbered;
 use crate::asked::Asked;
 use crate::listed::{Listed, Rule};
-use crate::played::{Chosen, Settled};
+use crate::played::{Chosen, Settled, Weighing};
+use agewise_core::metrics::MeanWeights;
 use agewise_core::{Laws, Policy, Ranking, Result, Setting, Weighting};
 use std::collections::BTreeMap;
 
@@ -25,16 +26,21 @@ impl Engine {
         policy: Box<dyn Policy>,
         everyone: Setting,
         spec: &RunSpec,
+        means: MeanWeights,
         ages: Vec<u64>,
     ) -> Self {
         let (world, weighting, warmup) = (spec.world, spec.weighting, spec.warmup);
+        let weighing = Weighing {
+            by_size: weighting == Weighting::DataSize && !everyone.sizes().are_equal(),
+            known_means: means == MeanWeights::Alike,
+        };
         match Rule::of(policy.plan()).filter(|_| weighting != Weighting::Unbiased) {
             Some(Rule::Ranked(Ranking::Random)) => {
-                let engine = Numbered::new(everyone, world, weighting, warmup, ages);
+                let engine = Numbered::new(everyone, world, weighing, warmup, ages);
                 Self::Numbered(Box::new(engine))
             }
             Some(rule) => {
-                let engine = Listed::new(everyone, world, weighting, warmup, ages);
+                let engine = Listed::new(everyone, world, weighing, warmup, ages);
                 Self::Listed { engine: Box::new(engine), rule }
             }
             None => {

@@ -3,7 +3,9 @@
 use super::{AgeMap, RoundRow, RunOutcome, RunSpec};
 use crate::played::{AgeCounts, Chosen, Settled};
 use crate::tally;
-use agewise_core::metrics::{CohortSizes, Intervals, Load, WeightMoments, WindowTally};
+use agewise_core::metrics::{
+    CohortSizes, Intervals, Load, MeanWeights, WeightMoments, WindowTally,
+};
 use std::collections::BTreeMap;
 
 /// The rounds of the age map: at most this many.
@@ -17,6 +19,7 @@ pub(super) struct Ledger {
     intervals: Intervals,
     cohort_sizes: CohortSizes,
     weights: WeightMoments,
+    means: MeanWeights,
     windows: Vec<WindowTally>,
     /// The sum over rounds of the sum of weights, and of its square.
     total_weight: (f64, f64),
@@ -27,7 +30,12 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Books for so many clients in all, of which some are there with these ages.
-    pub(super) fn new(spec: &RunSpec, clients: u32, first_ages: &AgeCounts) -> Self {
+    pub(super) fn new(
+        spec: &RunSpec,
+        means: MeanWeights,
+        clients: u32,
+        first_ages: &AgeCounts,
+    ) -> Self {
         let clients = u64::from(clients);
         Self {
             warmup: spec.warmup,
@@ -36,6 +44,7 @@ impl Ledger {
             intervals: Intervals::default(),
             cohort_sizes: CohortSizes::default(),
             weights: WeightMoments::new(clients),
+            means,
             windows: tally::windows(clients),
             total_weight: (0.0, 0.0),
             waiting: first_ages.iter().map(|(age, count)| (-(age as i64), count)).collect(),
@@ -71,7 +80,7 @@ impl Ledger {
             reported: chosen.reported,
             forced: chosen.forced,
             interval,
-            sigma: self.weights.sigma((round + 1).saturating_sub(self.warmup)),
+            sigma: self.sigma((round + 1).saturating_sub(self.warmup)),
         };
         self.rows.push(row);
         row
@@ -105,6 +114,10 @@ impl Ledger {
         }
     }
 
+    fn sigma(&self, recorded: u64) -> f64 {
+        self.weights.estimated_sigma(recorded, self.means, self.total_weight.0)
+    }
+
     /// The figures of the rounds so far, `selections` being those of each client.
     pub(super) fn outcome(self, selections: BTreeMap<u32, u64>) -> RunOutcome {
         let played = self.rows.len() as u64;
@@ -119,8 +132,8 @@ impl Ledger {
         let oldest = self.waiting.keys().next().map_or(0, |since| played as i64 - since);
         let closed = self.windows.iter().map(|window| (window.length(), window.normalised_sd()));
         RunOutcome {
-            sigma: self.weights.sigma(recorded),
-            mean_covariance: self.weights.mean_covariance(recorded, total_variance),
+            sigma: self.sigma(recorded),
+            mean_covariance: self.weights.mean_covariance(self.sigma(recorded), total_variance),
             longest_wait: self.intervals.longest().max(oldest as u64),
             window_sd: closed.filter(|(_, sd)| sd.is_finite()).collect(),
             intervals: self.intervals,

@@ -1,21 +1,21 @@
 //! The engine for choices by lot alone: ages play no part, so clients stay in order of number, each with the
 //! round since which it waits (4 bytes). A round is one pass over all ranks.
 
-use crate::played::{AgeCounts, Chosen, Settled, Unsettled, Weigher, merge};
+use crate::played::{AgeCounts, Chosen, Settled, Unsettled, Weighing, merge};
 use crate::shard::SHARD;
 use crate::shard::bounds::{Bounds, Found, missing, sort_out};
 use crate::shard::journal::{Journal, credit_members};
 use crate::shard::residents::{Residents, bit, set_bit};
 use crate::tally::{FreshByAge, fetch};
 use crate::world::{RoundWorld, World};
-use agewise_core::{Ranks, Setting, Sizes, Weighting};
+use agewise_core::{Ranks, Setting, Sizes};
 use rayon::prelude::*;
 
 /// A population in order of number.
 #[derive(Debug)]
 pub(super) struct Numbered {
     setting: Setting,
-    by_size: bool,
+    weighing: Weighing,
     world: World,
     warmup: u64,
     /// The number of clients at the beginning of the run.
@@ -42,7 +42,7 @@ impl Numbered {
     pub(super) fn new(
         setting: Setting,
         world: World,
-        weighting: Weighting,
+        weighing: Weighing,
         warmup: u64,
         first_ages: Vec<u64>,
     ) -> Self {
@@ -54,15 +54,7 @@ impl Numbered {
             .collect();
         drop(first_ages);
         shards.par_iter_mut().for_each(|shard| shard.residents.start_tallies());
-        Self {
-            first_clients,
-            by_size: weighting == Weighting::DataSize && !setting.sizes().are_equal(),
-            setting,
-            world,
-            warmup,
-            shards,
-            unsettled: Vec::new(),
-        }
+        Self { first_clients, weighing, setting, world, warmup, shards, unsettled: Vec::new() }
     }
 
     /// Whether there is enough to share out.
@@ -96,7 +88,7 @@ impl Numbered {
                 self.shards[(client / SHARD) as usize].take(client, round);
             }
         }
-        let by_size = self.by_size.then(|| self.setting.sizes());
+        let by_size = self.weighing.by_size.then(|| self.setting.sizes());
         let mut total_size = 0.0;
         for shard in &self.shards {
             let taken = shard.journal.present();
@@ -109,7 +101,7 @@ impl Numbered {
         self.unsettled.push(Unsettled {
             round,
             recorded: round.checked_sub(self.warmup),
-            weigher: Weigher::new(chosen.reported, by_size.map(|_| total_size)),
+            weigher: self.weighing.of_cohort(chosen.reported, total_size),
         });
         chosen
     }
@@ -229,16 +221,42 @@ impl Part {
         (eligible, left)
     }
 
+    /// Takes everyone who can be chosen with a rank that is surely low enough, and finds those near it.
     fn choose(&mut self, world: &RoundWorld, ranks: &Ranks, round: u64, bounds: Bounds) -> Found {
+        const BLOCK: u32 = Ranks::BLOCK as u32;
         let mut found = Found::default();
         let (residents, eligible) = (&self.residents, &self.eligible);
+        let clients = residents.numbers();
+        let (sure, possible) = ((bounds.sure >> 56) as u8, (bounds.possible >> 56) as u8);
         self.journal.take(round, Self::ANY_AGE, |taken| {
-            if eligible.is_empty() && world.nobody_drops_out() {
-                take_low_ranks(residents, ranks, bounds, taken, &mut found, |_| true, |_| true);
-            } else {
-                let can = |member| eligible.is_empty() || bit(eligible, member);
-                let reports = |member| !world.drops_out(residents.number(member));
-                take_low_ranks(residents, ranks, bounds, taken, &mut found, can, reports);
+            // Shards begin at multiples of a block.
+            for (block, begin) in clients.clone().step_by(BLOCK as usize).enumerate() {
+                let present = u64::MAX >> (BLOCK - (clients.end - begin).min(BLOCK));
+                let can = eligible.get(block).copied().unwrap_or(present);
+                let coarse = ranks.coarse(u64::from(begin / BLOCK));
+                let mut low = coarse.below(sure) & can;
+                let mut near = coarse.at_most(possible) & can & !low;
+                while near != 0 {
+                    let client = begin + near.trailing_zeros();
+                    let bit = near & near.wrapping_neg();
+                    near ^= bit;
+                    // The coarse bits do not tell: now the fine ones count.
+                    let rank = ranks.in_block(&coarse, u64::from(client));
+                    if rank < bounds.sure {
+                        low |= bit;
+                    } else if rank <= bounds.possible {
+                        found.near.push((rank, client));
+                    }
+                }
+                let mut reported = low.count_ones();
+                found.selected += u64::from(reported);
+                if !world.nobody_drops_out() {
+                    let reports = |lane: &u32| !world.drops_out(begin + lane);
+                    let lanes = (0..BLOCK).filter(|lane| low >> lane & 1 == 1).filter(reports);
+                    low = lanes.fold(0, |reporting, lane| reporting | 1 << lane);
+                    reported = low.count_ones();
+                }
+                list_bits(low, reported, residents.member(begin), taken);
             }
         });
         found
@@ -269,13 +287,8 @@ impl Part {
                 };
                 if let Some(fresh) = fresh {
                     let fresh = |member| fresh.of(age(member));
-                    let sums = credit_members(
-                        members,
-                        fresh,
-                        unsettled.weigher,
-                        sizes,
-                        &mut self.residents,
-                    );
+                    let (weigher, residents) = (unsettled.weigher, &mut self.residents);
+                    let sums = credit_members(members, fresh, weigher, sizes, residents);
                     settled.sums.merge(&sums);
                 } else {
                     for &member in members {
@@ -296,91 +309,34 @@ fn age_at(round: u64, since: u32) -> u64 {
     u64::from((round as u32).wrapping_sub(since))
 }
 
-/// Takes everyone who can be chosen with a rank that is surely low enough, and finds those near it.
-fn take_low_ranks(
-    residents: &Residents,
-    ranks: &Ranks,
-    bounds: Bounds,
-    taken: &mut Vec<u16>,
-    found: &mut Found,
-    can: impl Fn(u16) -> bool,
-    reports: impl Fn(u16) -> bool,
-) {
-    const WORD: u32 = 64;
-    let clients = residents.numbers();
-    let (sure, possible) = (bounds.sure >> 56, bounds.possible >> 56);
-    let mut members = [0; WORD as usize];
-    for begin in clients.clone().step_by(WORD as usize) {
-        // Two loops, so that the one over everyone has no branch that could be mispredicted. Shards begin
-        // at multiples of 64, so octets of clients do too.
-        let (mut low, mut near) = (0u64, 0u64);
-        for octet in 0..u64::from(WORD / 8) {
-            let coarse = ranks.coarse(u64::from(begin) / 8 + octet);
-            low |= lanes_below(coarse, sure) << (8 * octet);
-            near |= lanes_below(coarse, possible + 1) << (8 * octet);
-        }
-        let present = u64::MAX >> (WORD - (clients.end - begin).min(WORD));
-        (low, near) = (low & present, near & present & !low);
-        while near != 0 {
-            let client = begin + near.trailing_zeros();
-            let bit = near & near.wrapping_neg();
-            near ^= bit;
-            // The coarse bits do not tell: now the fine ones count.
-            let rank = ranks.of(u64::from(client));
-            if rank < bounds.sure {
-                low |= bit;
-            } else if rank <= bounds.possible && can(residents.member(client)) {
-                found.near.push((rank, client));
-            }
-        }
-        // Gathered first: one look at the capacity of the list for all of them.
-        let mut kept = 0;
-        while low != 0 {
-            let member = residents.member(begin + low.trailing_zeros());
-            low &= low - 1;
-            if can(member) {
-                found.selected += 1;
-                members[kept % WORD as usize] = member;
-                kept += usize::from(reports(member));
-            }
-        }
-        taken.extend_from_slice(&members[..kept]);
+/// Adds `first` + i for every bit i of `bits` that is set, `count` in all.
+fn list_bits(mut bits: u64, count: u32, first: u16, list: &mut Vec<u16>) {
+    /// Listed at once, with something behind the end if there are fewer: a branch for each bit would be
+    /// mispredicted once per word.
+    const AT_ONCE: usize = 16;
+    let end = list.len() + count as usize;
+    while bits != 0 {
+        let members: [u16; AT_ONCE] = std::array::from_fn(|_| {
+            let member = first.wrapping_add(bits.trailing_zeros() as u16);
+            bits &= bits.wrapping_sub(1);
+            member
+        });
+        list.extend_from_slice(&members);
     }
-}
-
-/// One bit for each of the eight bytes of a word: whether it is below `limit`, which is at most 256.
-fn lanes_below(word: u64, limit: u64) -> u64 {
-    /// The highest bit of each byte, and the lowest.
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    /// Brings the lowest bits of the bytes side by side to bit 56.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    if limit == 0 {
-        return 0;
-    }
-    let limits = (limit - 1) * ONES;
-    // limit - byte without a borrow from byte to byte: the 7 low bits are subtracted under a high bit that
-    // is always there, and the high bits are compared by themselves.
-    let low_bits = (limits | HIGH) - (word & !HIGH);
-    let fits = (limits & !word) | (!(limits ^ word) & low_bits);
-    ((fits & HIGH) >> 7).wrapping_mul(GATHER) >> 56
+    list.truncate(end);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::lanes_below;
+    use super::list_bits;
 
     #[test]
-    fn bytes_are_compared_each_by_itself() {
-        for limit in 0..=256u64 {
-            for first in 0..=255u64 {
-                let bytes: [u8; 8] = std::array::from_fn(|lane| {
-                    (first as u8).wrapping_add(37u8.wrapping_mul(lane as u8))
-                });
-                let expected =
-                    (0..).zip(bytes).map(|(lane, byte)| u64::from(u64::from(byte) < limit) << lane);
-                assert_eq!(lanes_below(u64::from_le_bytes(bytes), limit), expected.sum::<u64>());
-            }
+    fn every_bit_is_listed_once() {
+        for bits in [0, 1, 1 << 63, 0xFFFF, 0x1_FFFF, u64::MAX, 0x8421_0000_1248_0001] {
+            let mut list = vec![7];
+            list_bits(bits, bits.count_ones(), 1_000, &mut list);
+            let expected = (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| 1_000 + bit);
+            assert_eq!(list, [7].into_iter().chain(expected).collect::<Vec<u16>>());
         }
     }
 }

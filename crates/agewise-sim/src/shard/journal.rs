@@ -2,7 +2,7 @@
 
 use super::residents::Residents;
 use crate::played::Weigher;
-use crate::tally::{CreditSums, Fresh, credit, credit_alike};
+use crate::tally::{CreditSums, Fresh, credit, credit_alike, credit_without_sums};
 use agewise_core::Sizes;
 
 /// Credited clients, two bytes each, in the order in which they were taken.
@@ -80,6 +80,7 @@ pub(crate) fn credit_members(
     let first = residents.numbers().start;
     let tallies = &mut residents.tallies;
     match weigher {
+        Weigher::AlikeWithoutSums(weight) => credit_without_sums(tallies, members, fresh, weight),
         Weigher::Alike(weight) => credit_alike(tallies, members, fresh, weight),
         Weigher::BySize(total) => {
             let weight = |member: u16| sizes.of(first + u32::from(member)) / total;

@@ -382,15 +382,15 @@ fn row(policy: &PolicySummary) -> [String; 11] {
     };
     [
         policy.policy.clone(),
-        policy.mean_interval.map_or("-".to_string(), number),
+        estimate("mean_interval", policy.mean_interval),
         estimate("var_interval", policy.var_interval),
         estimate("sigma", policy.sigma),
         policy.sigma_theory.map_or("-".to_string(), number),
         estimate("cohort_mean", Some(policy.cohort_mean)),
-        number(policy.cohort_sd),
+        estimate("cohort_sd", Some(policy.cohort_sd)),
         format!("{}..{}", policy.cohort_min, policy.cohort_max),
-        policy.jain.map_or("-".to_string(), number),
-        number(policy.never_selected),
+        estimate("jain", policy.jain),
+        estimate("never_selected", Some(policy.never_selected)),
         policy.longest_wait.to_string(),
     ]
 }

@@ -51,12 +51,13 @@ impl Finished {
 
     /// sqrt(Var Y)/T for every T.
     pub(super) fn windows_csv(&self) -> String {
-        let mut csv = String::from("policy,window,sd_over_window,theory\n");
+        let mut csv = String::from("policy,window,sd_over_window,half_width_95,theory\n");
         for policy in &self.summary.policies {
             let name = quoted(&policy.policy);
             for (window, sd) in &policy.window_sd {
                 let theory = optional(policy.window_sd_theory.get(window));
-                let _ = writeln!(csv, "{name},{window},{sd},{theory}");
+                let half = optional(policy.window_sd_half_width.get(window));
+                let _ = writeln!(csv, "{name},{window},{sd},{half},{theory}");
             }
         }
         csv
