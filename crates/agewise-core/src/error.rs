@@ -23,6 +23,15 @@ impl Error {
         Self { field: field.into(), value: value.to_string(), expected: expected.into() }
     }
 
+    /// Says that `field` had a name that is not one of the known ones, and suggests the nearest.
+    pub fn unknown<'a>(
+        field: impl Into<String>,
+        value: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) -> Self {
+        Self::new(field, value, suggest(value, known))
+    }
+
     /// The field that was wrong, as the user wrote it (`cohort`, `sizes[3]`, ...).
     pub fn field(&self) -> &str {
         &self.field
@@ -48,7 +57,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Ends an "unknown name" message with the nearest known one, if any is near.
-pub(crate) fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let nearest = known
         .clone()
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))

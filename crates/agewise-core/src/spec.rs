@@ -3,7 +3,7 @@
 //! Examples: `random`, `phased(reshuffle=0.05)`, `markov-custom(p=[0, 0, 0.5, 1])`. The same text is
 //! the policy's label in tables and figures, so two variants of one policy can stand side by side.
 
-use crate::error::{Error, Result, suggest};
+use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -77,7 +77,7 @@ impl PolicySpec {
             }
             Some(key) => {
                 let names = known.iter().map(|(name, _)| *name);
-                Err(Error::new(format!("option of {}", self.name), key, suggest(key, names)))
+                Err(Error::unknown(format!("option of {}", self.name), key, names))
             }
         }
     }

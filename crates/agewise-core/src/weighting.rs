@@ -4,7 +4,7 @@
 //! that weigh by size and policies that weigh equally optimise different objectives when sizes differ.
 //! Here the weighting is a setting of its own, and the paper's pairing is only the default.
 
-use crate::error::{Error, Result, suggest};
+use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -58,7 +58,7 @@ impl FromStr for Weighting {
     fn from_str(text: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|weighting| weighting.name() == text);
         known.ok_or_else(|| {
-            Error::new("weighting", text, suggest(text, Self::ALL.iter().map(|w| w.name())))
+            Error::unknown("weighting", text, Self::ALL.iter().map(|w| w.name()))
         })
     }
 }

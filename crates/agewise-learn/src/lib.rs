@@ -1,4 +1,21 @@
 //! The learning engine: real data split among clients, models as lists of layers over one flat slice of parameters,
 //! local training at the machine's limit, and aggregation with the core's weights.
 
+pub mod aggregate;
 pub mod data;
+mod kernel;
+mod loss;
+pub mod federate;
+pub mod model;
+mod stage;
+pub mod train;
+
+pub use kernel::Path;
+pub use loss::Evaluation;
+
+/// A product of square matrices, by the same code that dense layers use: for measuring what the machine can do.
+pub fn matrix_product(target: &mut [f32], left: &[f32], right: &[f32], side: usize) {
+    use kernel::{Matrix, MatrixMut, product};
+    let mut target = MatrixMut::new(target, side, side);
+    product(&mut target, 0.0, 1.0, Matrix::new(left, side, side), Matrix::new(right, side, side));
+}

@@ -2,7 +2,7 @@
 //!
 //! A new policy is one file that ends in a `pub(super) const ENTRY: PolicyEntry`, and one line below.
 
-use crate::error::{Error, Result, suggest};
+use crate::error::{Error, Result};
 use crate::policy::{Policy, PolicyEntry};
 use crate::setting::Setting;
 use crate::spec::PolicySpec;
@@ -31,7 +31,7 @@ mod law_policy;
 /// The policy of this name.
 pub fn find(name: &str) -> Result<&'static PolicyEntry> {
     POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
-        Error::new("policy", name, suggest(name, POLICIES.iter().map(|entry| entry.name)))
+        Error::unknown("policy", name, POLICIES.iter().map(|entry| entry.name))
     })
 }
 

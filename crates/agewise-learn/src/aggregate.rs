@@ -1,0 +1,254 @@
+//! Aggregation: the updates of a cohort, weighed by the core, become the next global model.
+
+use crate::kernel::{add_scaled, all_finite};
+use agewise_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why an update was not taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rejected {
+    /// Whose it was.
+    pub client: u32,
+    /// What was wrong with it.
+    pub why: String,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "update of client {}: {}", self.client, self.why)
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// The weighted sum of a round's updates. An update is looked through before any of it is added, so a bad one leaves
+/// no trace.
+#[derive(Debug, Clone)]
+pub struct Aggregator {
+    sum: Vec<f32>,
+    /// Weight of the updates that were offered, and of those that were taken.
+    offered: f64,
+    accepted: f64,
+}
+
+impl Aggregator {
+    /// For models of so many parameters.
+    pub fn new(parameters: usize) -> Self {
+        Self { sum: vec![0.0; parameters], offered: 0.0, accepted: 0.0 }
+    }
+
+    /// Begins a round.
+    pub fn begin(&mut self) {
+        self.sum.fill(0.0);
+        (self.offered, self.accepted) = (0.0, 0.0);
+    }
+
+    /// Adds the model that a client came back with.
+    pub fn add(&mut self, client: u32, weight: f64, model: &[f32]) -> std::result::Result<(), Rejected> {
+        self.offered += weight;
+        let reject = |why: String| Err(Rejected { client, why });
+        if model.len() != self.sum.len() {
+            return reject(format!("{} parameters, expected {}", model.len(), self.sum.len()));
+        }
+        if !(weight.is_finite() && weight >= 0.0) {
+            self.offered -= weight;
+            return reject(format!("weight {weight}, expected a number of at least 0"));
+        }
+        if !all_finite(model) {
+            return reject("a parameter is infinite or not a number".to_string());
+        }
+        add_scaled(&mut self.sum, weight as f32, model);
+        self.accepted += weight;
+        Ok(())
+    }
+
+    /// Notes that an update of this weight will not come.
+    pub fn miss(&mut self, weight: f64) {
+        self.offered += weight;
+    }
+
+    /// Moves the global model: the offered weight is shared by those that were accepted, and what is missing to 1 (the
+    /// weights of an unbiased policy add up to 1 on average only) stays with the old model.
+    pub fn finish(&mut self, server: &mut Server, global: &mut [f32]) {
+        if self.accepted > 0.0 {
+            let scale = (self.offered / self.accepted) as f32;
+            server.apply(&self.sum, scale, (1.0 - self.offered) as f32, global);
+        }
+    }
+}
+
+/// How the server moves the global model towards the average of the cohort.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "rule", deny_unknown_fields)]
+pub enum ServerRule {
+    /// All the way: FedAvg.
+    #[default]
+    Average,
+    /// With a memory of its direction: FedAvgM.
+    Momentum {
+        /// Step.
+        learning_rate: f32,
+        /// How much of the last direction stays, from 0 to below 1.
+        beta: f32,
+    },
+    /// With a step of its own for every parameter: FedAdam (without the correction of the first rounds, as in Reddi
+    /// et al., 2021).
+    Adam {
+        /// Step.
+        learning_rate: f32,
+        /// Memory of the direction, from 0 to below 1.
+        beta1: f32,
+        /// Memory of its square, from 0 to below 1.
+        beta2: f32,
+        /// Added to the root of the square: keeps steps small where little happens.
+        tau: f32,
+    },
+}
+
+impl ServerRule {
+    fn check(&self) -> Result<()> {
+        let step = |value: f32| ("server learning rate", value, value.is_finite() && value > 0.0);
+        let memory = |name, value: f32| (name, value, (0.0..1.0).contains(&value));
+        let checks = match *self {
+            Self::Average => vec![],
+            Self::Momentum { learning_rate, beta } => {
+                vec![step(learning_rate), memory("server beta", beta)]
+            }
+            Self::Adam { learning_rate, beta1, beta2, tau } => vec![
+                step(learning_rate),
+                memory("server beta1", beta1),
+                memory("server beta2", beta2),
+                ("server tau", tau, tau.is_finite() && tau > 0.0),
+            ],
+        };
+        for (field, value, good) in checks {
+            if !good {
+                let expected = if field.contains("beta") { "from 0 to below 1" } else { "above 0" };
+                return Err(Error::new(field, value, format!("a number {expected}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rule with its memory, which is all that is needed to continue a run exactly.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    rule: ServerRule,
+    direction: Vec<f32>,
+    squares: Vec<f32>,
+}
+
+impl Server {
+    /// A server for models of so many parameters.
+    pub fn new(rule: ServerRule, parameters: usize) -> Result<Self> {
+        rule.check()?;
+        let zeros = |needed: bool| vec![0.0; if needed { parameters } else { 0 }];
+        Ok(Self {
+            direction: zeros(rule != ServerRule::Average),
+            squares: zeros(matches!(rule, ServerRule::Adam { .. })),
+            rule,
+        })
+    }
+
+    /// The average is `scale * sum + rest * global`.
+    fn apply(&mut self, sum: &[f32], scale: f32, rest: f32, global: &mut [f32]) {
+        // Plain averages do not need the old model at all.
+        let average = |sum: f32, old: f32| if rest == 0.0 { scale * sum } else { scale * sum + rest * old };
+        match self.rule {
+            ServerRule::Average => {
+                for (global, &sum) in global.iter_mut().zip(sum) {
+                    *global = average(sum, *global);
+                }
+            }
+            ServerRule::Momentum { learning_rate, beta } => {
+                for ((global, &sum), direction) in global.iter_mut().zip(sum).zip(&mut self.direction) {
+                    *direction = beta * *direction + (average(sum, *global) - *global);
+                    *global += learning_rate * *direction;
+                }
+            }
+            ServerRule::Adam { learning_rate, beta1, beta2, tau } => {
+                let memories = self.direction.iter_mut().zip(&mut self.squares);
+                for ((global, &sum), (direction, square)) in global.iter_mut().zip(sum).zip(memories) {
+                    let delta = average(sum, *global) - *global;
+                    *direction = beta1 * *direction + (1.0 - beta1) * delta;
+                    *square = beta2 * *square + (1.0 - beta2) * delta * delta;
+                    *global += learning_rate * *direction / (square.sqrt() + tau);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(server: &mut Server, global: &mut [f32], updates: &[(f64, &[f32])]) {
+        let mut aggregator = Aggregator::new(global.len());
+        for (client, (weight, model)) in (0..).zip(updates) {
+            let _ = aggregator.add(client, *weight, model);
+        }
+        aggregator.finish(server, global);
+    }
+
+    #[test]
+    fn averages_by_weight() {
+        let mut server = Server::new(ServerRule::Average, 2).unwrap();
+        let mut global = [9.0, 9.0];
+        round(&mut server, &mut global, &[(0.25, &[4.0, 0.0]), (0.75, &[0.0, 4.0])]);
+        assert_eq!(global, [1.0, 3.0]);
+        // Weights that do not add up to one: the rest stays with the old model.
+        round(&mut server, &mut global, &[(0.5, &[3.0, 3.0])]);
+        assert_eq!(global, [2.0, 3.0]);
+        round(&mut server, &mut global, &[]);
+        assert_eq!(global, [2.0, 3.0]);
+    }
+
+    #[test]
+    fn bad_updates_leave_no_trace() {
+        let mut aggregator = Aggregator::new(2);
+        let mut server = Server::new(ServerRule::Average, 2).unwrap();
+        aggregator.add(3, 0.5, &[1.0, 2.0]).unwrap();
+        let bad: [(&[f32], &str); 3] = [
+            (&[f32::NAN, 0.0], "not a number"),
+            (&[0.0, f32::INFINITY], "infinite"),
+            (&[0.0], "1 parameters, expected 2"),
+        ];
+        for (model, why) in bad {
+            let rejected = aggregator.add(7, 0.5 / 3.0, model).unwrap_err();
+            assert_eq!(rejected.client, 7);
+            assert!(rejected.to_string().contains(why), "{rejected}");
+        }
+        assert!(aggregator.add(7, f64::NAN, &[0.0, 0.0]).is_err());
+        let mut global = [0.0, 0.0];
+        aggregator.finish(&mut server, &mut global);
+        assert_eq!(global, [1.0, 2.0]);
+    }
+
+    #[test]
+    fn server_rules_written_out() {
+        let mut momentum =
+            Server::new(ServerRule::Momentum { learning_rate: 0.5, beta: 0.5 }, 1).unwrap();
+        let mut global = [0.0];
+        round(&mut momentum, &mut global, &[(1.0, &[1.0])]);
+        assert_eq!(global, [0.5]);
+        // Direction 0.5 * 1 + (1 - 0.5) = 1.
+        round(&mut momentum, &mut global, &[(1.0, &[1.0])]);
+        assert_eq!(global, [1.0]);
+        let rule = ServerRule::Adam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
+        let mut adam = Server::new(rule, 1).unwrap();
+        let mut global = [1.0];
+        round(&mut adam, &mut global, &[(1.0, &[3.0])]);
+        let expected = 1.0 + 0.1 * 0.2 / (0.04f32.sqrt() + 1e-3);
+        assert!((global[0] - expected).abs() < 1e-6);
+        for rule in [
+            ServerRule::Momentum { learning_rate: 0.0, beta: 0.5 },
+            ServerRule::Momentum { learning_rate: 1.0, beta: 1.0 },
+            ServerRule::Adam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 0.0 },
+        ] {
+            assert!(Server::new(rule, 1).is_err());
+        }
+    }
+}

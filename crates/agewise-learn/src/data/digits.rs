@@ -1,0 +1,31 @@
+//! The embedded digits: 6,000 training and 1,000 test images of MNIST, for a first look and for tests.
+
+use super::catalogue::find;
+use super::error::DataError;
+use super::images::Dataset;
+use super::load::dataset_from_idx;
+use std::path::PathBuf;
+
+/// The files of the embedded digits, by name.
+const FILES: [(&str, &[u8]); 4] = [
+    ("train-images-idx3-ubyte", include_bytes!("../../data/train-images-idx3-ubyte.gz")),
+    ("train-labels-idx1-ubyte", include_bytes!("../../data/train-labels-idx1-ubyte.gz")),
+    ("t10k-images-idx3-ubyte", include_bytes!("../../data/t10k-images-idx3-ubyte.gz")),
+    ("t10k-labels-idx1-ubyte", include_bytes!("../../data/t10k-labels-idx1-ubyte.gz")),
+];
+
+/// The bytes of one embedded file, as gzip.
+pub(crate) fn embedded_file(name: &str) -> Option<&'static [u8]> {
+    FILES.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)
+}
+
+/// 6,000 training and 1,000 test images of MNIST, as many of each digit.
+///
+/// They are inside the program; an error here means that the program was built from damaged files.
+pub fn embedded_digits() -> Result<Dataset, DataError> {
+    let entry = find("digits")?;
+    dataset_from_idx(entry, |file| {
+        let bytes = embedded_file(file.name).unwrap_or_default();
+        Ok((PathBuf::from(format!("embedded {}", file.name)), bytes))
+    })
+}

@@ -1,0 +1,156 @@
+//! One round of federated learning: the cohort trains in parallel, and its updates are summed up in its order.
+//!
+//! Sums of floats depend on their order, so updates are added in the order of the cohort, whoever is ready first. An
+//! update that is early waits in one of a few buffers, so that memory grows with the workers and not with the cohort.
+
+use crate::aggregate::{Aggregator, Rejected, Server};
+use crate::train::{Crew, LocalReport, LocalTask, LocalTraining, Samples};
+use agewise_core::{Error, Result, Seed};
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A client of the cohort.
+#[derive(Debug, Clone, Copy)]
+pub struct Member<'a> {
+    /// Its number.
+    pub client: u32,
+    /// What its update counts for.
+    pub weight: f64,
+    /// Its data.
+    pub samples: Samples<'a>,
+}
+
+/// What a round depends on beside the cohort.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundPlan<'a> {
+    /// How clients train.
+    pub training: &'a LocalTraining,
+    /// The seed of the run.
+    pub seed: Seed,
+    /// The round, from 0.
+    pub round: u64,
+}
+
+/// What came of a round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RoundReport {
+    /// For each client of the cohort what it reported, or why its update was not taken.
+    pub members: Vec<std::result::Result<LocalReport, Rejected>>,
+}
+
+/// A global model, and what is needed to train it further.
+#[derive(Debug)]
+pub struct Federation {
+    global: Vec<f32>,
+    server: Server,
+    aggregator: Aggregator,
+}
+
+/// Updates on their way into the sum.
+struct Queue<'a> {
+    aggregator: &'a mut Aggregator,
+    members: Vec<Option<std::result::Result<LocalReport, Rejected>>>,
+    /// The member whose turn it is.
+    next: usize,
+    /// Members that were early.
+    early: BTreeMap<usize, (Vec<f32>, Result<LocalReport>)>,
+    free: Vec<Vec<f32>>,
+}
+
+impl Federation {
+    /// Begins with a model.
+    pub fn new(global: Vec<f32>, server: Server) -> Self {
+        Self { aggregator: Aggregator::new(global.len()), global, server }
+    }
+
+    /// The global model.
+    pub fn global(&self) -> &[f32] {
+        &self.global
+    }
+
+    /// The server's memory.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Plays a round. An update that cannot be taken is left out and reported; if none can, the model stays.
+    pub fn round(
+        &mut self,
+        crew: &mut Crew,
+        cohort: &[Member<'_>],
+        plan: RoundPlan<'_>,
+    ) -> Result<RoundReport> {
+        self.aggregator.begin();
+        let parameters = self.global.len();
+        // One buffer per worker, and as many to wait in.
+        let buffers = 2 * crew.len();
+        let queue = Mutex::new(Queue {
+            aggregator: &mut self.aggregator,
+            members: vec![None; cohort.len()],
+            next: 0,
+            early: BTreeMap::new(),
+            free: vec![Vec::with_capacity(parameters); buffers],
+        });
+        let turn = Condvar::new();
+        let global = &self.global;
+        crew.work(
+            cohort.len(),
+            || (),
+            |worker, (), index| {
+                let mut update = wait_for_buffer(&queue, &turn);
+                update.clear();
+                update.extend_from_slice(global);
+                let Member { client, samples, .. } = cohort[index];
+                let RoundPlan { training, seed, round } = plan;
+                let task = LocalTask { training, samples, seed, round, client };
+                let result = worker.train(&task, &mut update);
+                let mut queue = lock(&queue);
+                queue.early.insert(index, (update, result));
+                queue.take_turns(cohort);
+                turn.notify_all();
+            },
+        );
+        let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let members: Vec<_> = queue.members.into_iter().flatten().collect();
+        if members.len() < cohort.len() {
+            return Err(Error::new("workers", "a worker ended early", "every client to be trained"));
+        }
+        self.aggregator.finish(&mut self.server, &mut self.global);
+        Ok(RoundReport { members })
+    }
+}
+
+/// A worker that panicked has left nothing half done in the queue.
+fn lock<'a, 'q>(queue: &'a Mutex<Queue<'q>>) -> MutexGuard<'a, Queue<'q>> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// There is always one in the end: clients are handed out in order, so the one whose turn it is has its buffer.
+fn wait_for_buffer(queue: &Mutex<Queue<'_>>, turn: &Condvar) -> Vec<f32> {
+    let mut guard = lock(queue);
+    loop {
+        if let Some(buffer) = guard.free.pop() {
+            return buffer;
+        }
+        guard = turn.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+impl Queue<'_> {
+    /// Adds everyone whose turn has come.
+    fn take_turns(&mut self, cohort: &[Member<'_>]) {
+        while let Some((update, result)) = self.early.remove(&self.next) {
+            let Member { client, weight, .. } = cohort[self.next];
+            let outcome = match result {
+                Ok(report) => self.aggregator.add(client, weight, &update).map(|()| report),
+                Err(error) => {
+                    self.aggregator.miss(weight);
+                    Err(Rejected { client, why: error.to_string() })
+                }
+            };
+            self.members[self.next] = Some(outcome);
+            self.free.push(update);
+            self.next += 1;
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Convolutions of channels-last images, with stride 1.
+
+use super::direct::{self, Strides};
+use super::matrix::{Matrix, MatrixMut, product};
+use super::{Aligned, Instructions, Path};
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{__m256, __m512};
+
+/// The geometry of a convolution, and tables that depend on the path.
+#[derive(Debug, Clone)]
+pub(crate) struct Convolution {
+    path: Path,
+    /// Floats of one padded input image.
+    pub(crate) image_len: usize,
+    pub(super) kernel_rows: usize,
+    /// Inputs that one row of the kernel sees: they lie side by side.
+    pub(super) row_len: usize,
+    /// From one row of the padded image to the next.
+    pub(super) row_stride: usize,
+    /// Where in the padded image the patch of each output begins.
+    pub(super) positions: Vec<u32>,
+    channels: usize,
+    /// Channels with those that fill up the last block.
+    pub(super) padded_channels: usize,
+    groups: Vec<Group>,
+}
+
+/// A gradient that is not zero: where its patch or its weights begin, and how much it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Entry {
+    pub(crate) offset: u32,
+    pub(crate) factor: f32,
+}
+
+/// Registers of a patch, and of the weights of a channel, that are summed up together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Group {
+    weight: usize,
+    input: usize,
+    pub(super) registers: usize,
+    /// One register in each of several rows, or several side by side in one row.
+    pub(super) by_rows: bool,
+    /// Lanes that count, where the row ends inside the register.
+    pub(super) lanes: usize,
+}
+
+/// The most registers of a group.
+const MOST_REGISTERS: usize = 10;
+
+impl Convolution {
+    /// A convolution of an image with so many channels that has been padded already.
+    pub(crate) fn new(
+        path: Path,
+        (height, width, in_channels): (usize, usize, usize),
+        kernel: usize,
+        channels: usize,
+    ) -> Self {
+        let (rows, columns) = (height + 1 - kernel, width + 1 - kernel);
+        let row_stride = width * in_channels;
+        let position = |row: usize, column: usize| (row * row_stride + column * in_channels) as u32;
+        let row_len = kernel * in_channels;
+        Self {
+            path,
+            image_len: height * row_stride,
+            kernel_rows: kernel,
+            row_len,
+            row_stride,
+            positions: (0..rows)
+                .flat_map(|row| (0..columns).map(move |column| position(row, column)))
+                .collect(),
+            channels,
+            padded_channels: channels.next_multiple_of(2 * path.lanes()),
+            groups: groups(path.lanes(), kernel, row_len, row_stride),
+        }
+    }
+
+    /// Weights of one output.
+    pub(crate) fn taps(&self) -> usize {
+        self.kernel_rows * self.row_len
+    }
+
+    /// Outputs of one channel.
+    pub(crate) fn positions(&self) -> usize {
+        self.positions.len()
+    }
+
+    /// Where the patch of an output begins.
+    pub(crate) fn position(&self, output: usize) -> u32 {
+        self.positions[output]
+    }
+
+    /// Floats of the outputs of one image: positions by padded channels.
+    pub(crate) fn plane_len(&self) -> usize {
+        self.positions.len() * self.padded_channels
+    }
+
+    /// From one position of the outputs to the next.
+    pub(crate) fn plane_stride(&self) -> usize {
+        self.padded_channels
+    }
+
+    /// Floats of packed weights and biases.
+    pub(crate) fn packed_len(&self) -> usize {
+        (self.taps() + 1) * self.padded_channels
+    }
+
+    /// Floats that the portable path needs beside everything else: all patches of an image.
+    pub(crate) fn patches_len(&self) -> usize {
+        let direct = self.path != Path::PORTABLE && self.positions.len() >= SMALLEST_IMAGE;
+        if direct { 0 } else { self.positions.len() * self.taps() }
+    }
+
+    /// Brings weights (channel by channel) into the order in which [`Self::forward`] reads them: blocks of channels,
+    /// and in each block the channels side by side for every tap. The biases follow.
+    pub(crate) fn pack(&self, weights: &[f32], biases: &[f32], packed: &mut Aligned) {
+        let (taps, width) = (self.taps(), 2 * self.path.lanes());
+        for channel in 0..self.channels {
+            let panel = &mut packed[channel / width * width * taps..];
+            let weights = &weights[channel * taps..][..taps];
+            for (tap, weight) in weights.iter().enumerate() {
+                panel[tap * width + channel % width] = *weight;
+            }
+        }
+        packed[taps * self.padded_channels..][..self.channels].copy_from_slice(biases);
+    }
+
+    /// The outputs of the image that begins at `start`.
+    ///
+    /// # Panics
+    /// If a buffer is too short.
+    pub(crate) fn forward(
+        &self,
+        images: &Aligned,
+        start: usize,
+        packed: &Aligned,
+        patches: &mut [f32],
+        out: &mut Aligned,
+    ) {
+        let image = &images[start..][..self.image_len];
+        assert!(packed.len() >= self.packed_len() && out.len() >= self.plane_len());
+        match self.path.0 {
+            // SAFETY of both: the path says that the processor has the instructions; the buffers were checked, and a
+            // patch that begins at a position ends in the image.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 if self.positions.len() >= SMALLEST_IMAGE => unsafe {
+                forward_avx2(self, image.as_ptr(), packed.as_ptr(), out.as_mut_ptr());
+            },
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 if self.positions.len() >= SMALLEST_IMAGE => unsafe {
+                forward_avx512(self, image.as_ptr(), packed.as_ptr(), out.as_mut_ptr());
+            },
+            _ => self.forward_by_product(image, packed, patches, out),
+        }
+    }
+
+    /// Gathers all patches and multiplies them with the weights.
+    fn forward_by_product(
+        &self,
+        image: &[f32],
+        packed: &Aligned,
+        patches: &mut [f32],
+        out: &mut Aligned,
+    ) {
+        let (taps, channels) = (self.taps(), self.padded_channels);
+        for (patch, &position) in patches.chunks_exact_mut(taps).zip(&self.positions) {
+            for (row, values) in patch.chunks_exact_mut(self.row_len).enumerate() {
+                let begin = position as usize + row * self.row_stride;
+                values.copy_from_slice(&image[begin..begin + self.row_len]);
+            }
+        }
+        let biases = &packed[taps * channels..];
+        for outputs in out.chunks_exact_mut(channels) {
+            outputs.copy_from_slice(&biases[..channels]);
+        }
+        let width = 2 * self.path.lanes();
+        let left = Matrix::new(patches, self.positions.len(), taps);
+        for block in (0..channels).step_by(width) {
+            let right = Matrix::new(&packed[block * taps..], taps, width);
+            let mut target =
+                MatrixMut::with_stride(&mut out[block..], self.positions.len(), width, channels);
+            product(&mut target, 1.0, 1.0, left, right);
+        }
+    }
+
+    /// Adds to the gradient of one channel's weights: patches of the image that begins at `start`, by entries with
+    /// the offsets of their positions.
+    ///
+    /// # Panics
+    /// If a buffer is too short or an entry lies outside of the image.
+    pub(crate) fn add_weight_gradient(
+        &self,
+        images: &Aligned,
+        start: usize,
+        channel: usize,
+        entries: &[Entry],
+        gradient: &mut Aligned,
+    ) {
+        let last = self.positions.last().copied().unwrap_or(0);
+        let source = &images.with_slack()[start..];
+        assert!(source.len() >= self.image_len + Aligned::SLACK);
+        assert!(entries.iter().all(|entry| entry.offset <= last));
+        let taps = self.taps();
+        assert!((channel + 1) * taps <= gradient.len());
+        let target = &mut gradient.with_slack_mut()[channel * taps..];
+        let strides = Strides { target: self.row_len, source: self.row_stride };
+        // Weights are the target, inputs the source.
+        let begin = |group: &Group| (group.weight, group.input);
+        self.accumulate(strides, begin, target, source, entries);
+    }
+
+    /// Adds to the gradient of the inputs that one output sees: weights of channels, by entries with the offsets of
+    /// the channels. The gradient of the image begins at `start`.
+    ///
+    /// # Panics
+    /// If a buffer is too short or an entry lies outside of the weights.
+    pub(crate) fn add_input_gradient(
+        &self,
+        weights: &Aligned,
+        output: usize,
+        entries: &[Entry],
+        gradient: &mut Aligned,
+        start: usize,
+    ) {
+        let taps = self.taps();
+        assert!(weights.len() >= self.channels * taps);
+        let last = ((self.channels - 1) * taps) as u32;
+        assert!(entries.iter().all(|entry| entry.offset <= last));
+        assert!(start + self.image_len <= gradient.len());
+        let begin = start + self.positions[output] as usize;
+        let target = &mut gradient.with_slack_mut()[begin..];
+        let strides = Strides { target: self.row_stride, source: self.row_len };
+        let begin = |group: &Group| (group.input, group.weight);
+        self.accumulate(strides, begin, target, weights.with_slack(), entries);
+    }
+
+    /// Both gradients. The callers have checked that a patch and a channel's weights fit wherever an entry begins.
+    fn accumulate(
+        &self,
+        strides: Strides,
+        begin: impl Fn(&Group) -> (usize, usize),
+        target: &mut [f32],
+        source: &[f32],
+        entries: &[Entry],
+    ) {
+        for group in &self.groups {
+            let (to, from) = begin(group);
+            let (target, source) = (&mut target[to..], &source[from..]);
+            match self.path.0 {
+                // SAFETY of both: the path says that the processor has the instructions. The registers of a group
+                // lie in the patch and in the weights; only the lanes that do not count may lie behind them, where
+                // the buffers have room for one register.
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx2 => unsafe {
+                    let (target, source) = (target.as_mut_ptr(), source.as_ptr());
+                    accumulate_avx2(group, strides, target, source, entries);
+                },
+                #[cfg(target_arch = "x86_64")]
+                Instructions::Avx512 => unsafe {
+                    let (target, source) = (target.as_mut_ptr(), source.as_ptr());
+                    accumulate_avx512(group, strides, target, source, entries);
+                },
+                Instructions::Portable => {
+                    accumulate_portable(group, strides, target, source, entries);
+                }
+            }
+        }
+    }
+}
+
+/// Smaller images go through the portable path: a tile of pixels has to fit in.
+const SMALLEST_IMAGE: usize = 14;
+
+/// Rows of the kernel as registers: side by side where a row is long, below each other where it is short.
+fn groups(lanes: usize, rows: usize, row_len: usize, row_stride: usize) -> Vec<Group> {
+    let whole = row_len / lanes;
+    let mut groups = Vec::new();
+    let mut column = 0;
+    if whole >= 4 {
+        column = whole * lanes;
+        for row in 0..rows {
+            for first in (0..whole).step_by(MOST_REGISTERS) {
+                groups.push(Group {
+                    weight: row * row_len + first * lanes,
+                    input: row * row_stride + first * lanes,
+                    registers: MOST_REGISTERS.min(whole - first),
+                    by_rows: false,
+                    lanes,
+                });
+            }
+        }
+    }
+    while column < row_len {
+        for row in (0..rows).step_by(MOST_REGISTERS) {
+            groups.push(Group {
+                weight: row * row_len + column,
+                input: row * row_stride + column,
+                registers: MOST_REGISTERS.min(rows - row),
+                by_rows: true,
+                lanes: lanes.min(row_len - column),
+            });
+        }
+        column += lanes;
+    }
+    groups
+}
+
+/// [`direct::accumulate`] in plain code.
+fn accumulate_portable(
+    group: &Group,
+    strides: Strides,
+    target: &mut [f32],
+    source: &[f32],
+    entries: &[Entry],
+) {
+    let full = Path::PORTABLE.lanes();
+    // Side by side, the registers of a group are one piece.
+    let (pieces, len) = if group.by_rows {
+        (group.registers, group.lanes)
+    } else {
+        (1, group.registers * full)
+    };
+    for piece in 0..pieces {
+        let target = &mut target[piece * strides.target..][..len];
+        for entry in entries {
+            let begin = entry.offset as usize + piece * strides.source;
+            for (sum, value) in target.iter_mut().zip(&source[begin..begin + len]) {
+                *sum += entry.factor * value;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`direct::forward`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn forward_avx2(
+    shape: &Convolution,
+    image: *const f32,
+    packed: *const f32,
+    out: *mut f32,
+) {
+    // 12 of 16 registers are sums.
+    unsafe { direct::forward::<__m256, 6, 2>(shape, image, packed, out) }
+}
+
+/// # Safety
+/// As for [`direct::forward`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn forward_avx512(
+    shape: &Convolution,
+    image: *const f32,
+    packed: *const f32,
+    out: *mut f32,
+) {
+    // 28 of 32 registers are sums.
+    unsafe { direct::forward::<__m512, 14, 2>(shape, image, packed, out) }
+}
+
+/// # Safety
+/// As for [`direct::accumulate`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn accumulate_avx2(
+    group: &Group,
+    strides: Strides,
+    target: *mut f32,
+    source: *const f32,
+    entries: &[Entry],
+) {
+    unsafe { direct::accumulate::<__m256>(group, strides, target, source, entries) }
+}
+
+/// # Safety
+/// As for [`direct::accumulate`].
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn accumulate_avx512(
+    group: &Group,
+    strides: Strides,
+    target: *mut f32,
+    source: *const f32,
+    entries: &[Entry],
+) {
+    unsafe { direct::accumulate::<__m512>(group, strides, target, source, entries) }
+}

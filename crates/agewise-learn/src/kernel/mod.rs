@@ -1,0 +1,93 @@
+//! The arithmetic that training spends its time on, in one place.
+//!
+//! Three paths compute the same things: [`Path::Portable`] over the `gemm` crate, for every machine and every shape, and
+//! direct convolutions for AVX2 and AVX-512 that are chosen at run time. This is the only module with `unsafe`:
+//! vector instructions and raw pointers. The argument for its safety has two parts. The functions with vector
+//! instructions are called through [`Path`], and a path other than the portable one is only ever made after the
+//! processor was asked for it. And every pointer comes from a slice whose length is checked against the geometry of
+//! the call, at the entry of the safe function around it.
+
+#![expect(unsafe_code, reason = "vector instructions and the tiles that they work on")]
+
+mod aligned;
+mod convolution;
+mod direct;
+mod elementwise;
+mod matrix;
+mod pooling;
+mod vector;
+
+pub(crate) use aligned::Aligned;
+pub(crate) use convolution::{Convolution, Entry};
+pub(crate) use elementwise::{add_scaled, all_finite, blend};
+pub(crate) use matrix::{Matrix, MatrixMut, product};
+pub(crate) use pooling::{NOBODY, Plane, Pooled, Windows};
+
+use std::fmt;
+
+/// A way to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Path(Instructions);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instructions {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Path {
+    /// The path for every machine.
+    pub const PORTABLE: Self = Self(Instructions::Portable);
+
+    /// All paths of this machine, the fastest first.
+    pub fn available() -> Vec<Self> {
+        let mut paths = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                paths.push(Self(Instructions::Avx512));
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                paths.push(Self(Instructions::Avx2));
+            }
+        }
+        paths.push(Self::PORTABLE);
+        paths
+    }
+
+    /// The fastest path of this machine.
+    pub fn fastest() -> Self {
+        Self::available()[0]
+    }
+
+    /// The name, as it is shown and recorded.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Instructions::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => "avx512",
+        }
+    }
+
+    /// Floats in a vector register, as far as tables are concerned that depend on it.
+    fn lanes(self) -> usize {
+        match self.0 {
+            Instructions::Portable => 8,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => 8,
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => 16,
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

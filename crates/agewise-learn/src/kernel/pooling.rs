@@ -1,0 +1,155 @@
+//! Maxima over windows, with the rectifier in the same pass.
+
+use super::{Instructions, Path};
+
+/// The mark of an output that nobody won: all values were below the rectifier's zero.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// The positions among which each output takes the largest value.
+#[derive(Debug, Clone)]
+pub(crate) struct Windows {
+    /// For each output so many positions.
+    taps: usize,
+    positions: Vec<u32>,
+}
+
+impl Windows {
+    /// Every position is an output of its own: no pool at all.
+    pub(crate) fn single(positions: usize) -> Self {
+        Self { taps: 1, positions: (0..positions as u32).collect() }
+    }
+
+    /// Squares of `size` by `size` positions, every `stride` ones, beginning `padding` before the first. What lies
+    /// outside does not count.
+    pub(crate) fn new(
+        (height, width): (usize, usize),
+        (size, stride, padding): (usize, usize, usize),
+    ) -> Self {
+        let outputs = |len: usize| (len + 2 * padding - size) / stride + 1;
+        let inside = |output: usize, step: usize, len: usize| {
+            (output * stride + step).checked_sub(padding).filter(|&at| at < len)
+        };
+        let mut positions = Vec::new();
+        for row in 0..outputs(height) {
+            for column in 0..outputs(width) {
+                let begin = positions.len();
+                for (down, right) in (0..size * size).map(|tap| (tap / size, tap % size)) {
+                    let at = inside(row, down, height).zip(inside(column, right, width));
+                    positions.extend(at.map(|(row, column)| (row * width + column) as u32));
+                }
+                // Windows at the border have fewer positions: repeating one changes no maximum.
+                positions.resize(begin + size * size, positions[begin]);
+            }
+        }
+        Self { taps: size * size, positions }
+    }
+
+    /// The number of outputs.
+    pub(crate) fn outputs(&self) -> usize {
+        self.positions.len() / self.taps
+    }
+
+    /// The largest value of each window and channel, and the position that has it. Position p of channel c is
+    /// `plane[p * stride + c]`; the channels of output o begin at `places[o]` of `out`, and at `o * channels` of
+    /// `winners`. Of equal values the first wins. A rectifier lets only values above zero win.
+    ///
+    /// # Panics
+    /// If a slice is too short.
+    pub(crate) fn forward(&self, path: Path, rectify: bool, plane: Plane<'_>, pooled: Pooled<'_>) {
+        match path.0 {
+            // SAFETY: the path says that the processor has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 | Instructions::Avx512 => unsafe {
+                forward_avx2(self, rectify, plane, pooled);
+            },
+            Instructions::Portable => forward(self, rectify, plane, pooled),
+        }
+    }
+}
+
+/// What is pooled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plane<'a> {
+    pub(crate) values: &'a [f32],
+    pub(crate) stride: usize,
+    pub(crate) channels: usize,
+}
+
+/// Where the maxima go.
+#[derive(Debug)]
+pub(crate) struct Pooled<'a> {
+    pub(crate) places: &'a [u32],
+    pub(crate) out: &'a mut [f32],
+    pub(crate) winners: &'a mut [u32],
+}
+
+/// The same plain code, with wider registers to make vectors for.
+///
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn forward_avx2(windows: &Windows, rectify: bool, plane: Plane<'_>, pooled: Pooled<'_>) {
+    forward(windows, rectify, plane, pooled);
+}
+
+#[inline(always)]
+fn forward(windows: &Windows, rectify: bool, plane: Plane<'_>, pooled: Pooled<'_>) {
+    let Plane { values, stride, channels } = plane;
+    let least = if rectify { 0.0 } else { f32::NEG_INFINITY };
+    let outputs = windows.positions.chunks_exact(windows.taps).zip(pooled.places);
+    for ((window, &place), winners) in outputs.zip(pooled.winners.chunks_exact_mut(channels)) {
+        let out = &mut pooled.out[place as usize..][..channels];
+        out.fill(least);
+        winners.fill(NOBODY);
+        for &position in window {
+            let values = &values[position as usize * stride..][..channels];
+            for ((best, winner), &value) in out.iter_mut().zip(&mut *winners).zip(values) {
+                // Also true for a value that is not a number: it must not be hidden.
+                let wins = !(value <= *best);
+                *best = if wins { value } else { *best };
+                *winner = if wins { position } else { *winner };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(windows: &Windows, rectify: bool, values: &[f32]) -> (Vec<f32>, Vec<u32>) {
+        let outputs = windows.outputs();
+        let places: Vec<u32> = (0..outputs as u32).collect();
+        let mut results = Path::available().into_iter().map(|path| {
+            let (mut out, mut winners) = (vec![0.0; outputs], vec![0; outputs]);
+            let plane = Plane { values, stride: 1, channels: 1 };
+            let pooled = Pooled { places: &places, out: &mut out, winners: &mut winners };
+            windows.forward(path, rectify, plane, pooled);
+            (out, winners)
+        });
+        let first = results.next().unwrap();
+        assert!(results.all(|result| result == first));
+        first
+    }
+
+    #[test]
+    fn takes_the_first_of_the_largest() {
+        let windows = Windows::new((2, 4), (2, 2, 0));
+        let values = [1.0, 3.0, -1.0, -2.0, 3.0, 2.0, -1.0, -4.0];
+        assert_eq!(pool(&windows, false, &values), (vec![3.0, -1.0], vec![1, 2]));
+        assert_eq!(pool(&windows, true, &values), (vec![3.0, 0.0], vec![1, NOBODY]));
+    }
+
+    #[test]
+    fn what_lies_outside_does_not_count() {
+        let windows = Windows::new((3, 3), (3, 2, 1));
+        let values = [-9.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0];
+        assert_eq!(
+            pool(&windows, false, &values),
+            (vec![-5.0, -4.0, -2.0, -1.0], vec![4, 5, 7, 8])
+        );
+        let single = Windows::single(3);
+        assert_eq!(pool(&single, true, &values[..3]).0, [0.0; 3]);
+    }
+}

@@ -1,0 +1,76 @@
+//! Vector registers behind one interface, so that each kernel is written once.
+//!
+//! All methods are inlined into a function that enables the instructions; outside of one they must not be called,
+//! which is why they are unsafe.
+
+/// A register of floats.
+pub(super) trait Vector: Copy {
+    /// Floats in a register.
+    const LANES: usize;
+
+    /// The same number in every lane.
+    unsafe fn splat(value: f32) -> Self;
+    /// Reads [`Self::LANES`] floats.
+    unsafe fn load(from: *const f32) -> Self;
+    /// Writes [`Self::LANES`] floats.
+    unsafe fn store(self, to: *mut f32);
+    /// `self * factor + sum`, rounded once.
+    unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Vector;
+    use std::arch::x86_64::{
+        __m256, __m512, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
+        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
+    };
+
+    impl Vector for __m256 {
+        const LANES: usize = 8;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self {
+            unsafe { _mm256_set1_ps(value) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            unsafe { _mm256_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe { _mm256_storeu_ps(to, self) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+            unsafe { _mm256_fmadd_ps(self, factor, sum) }
+        }
+    }
+
+    impl Vector for __m512 {
+        const LANES: usize = 16;
+
+        #[inline(always)]
+        unsafe fn splat(value: f32) -> Self {
+            unsafe { _mm512_set1_ps(value) }
+        }
+
+        #[inline(always)]
+        unsafe fn load(from: *const f32) -> Self {
+            unsafe { _mm512_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32) {
+            unsafe { _mm512_storeu_ps(to, self) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+            unsafe { _mm512_fmadd_ps(self, factor, sum) }
+        }
+    }
+}

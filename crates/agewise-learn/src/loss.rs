@@ -1,0 +1,136 @@
+//! Cross-entropy of softmax scores, and what it says about a model.
+
+use serde::{Deserialize, Serialize};
+
+/// How well a model does on some samples.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Samples of each class.
+    pub class_samples: Vec<u64>,
+    /// Those of each class that were recognised.
+    pub class_correct: Vec<u64>,
+    /// The sum of all losses.
+    pub loss_sum: f64,
+}
+
+impl Evaluation {
+    /// Nothing yet.
+    pub fn new(classes: usize) -> Self {
+        Self { class_samples: vec![0; classes], class_correct: vec![0; classes], loss_sum: 0.0 }
+    }
+
+    /// How many samples there were.
+    pub fn samples(&self) -> u64 {
+        self.class_samples.iter().sum()
+    }
+
+    /// The share of samples that were recognised; NaN if there were none.
+    pub fn accuracy(&self) -> f64 {
+        self.class_correct.iter().sum::<u64>() as f64 / self.samples() as f64
+    }
+
+    /// The mean loss; NaN if there were no samples.
+    pub fn loss(&self) -> f64 {
+        self.loss_sum / self.samples() as f64
+    }
+
+    /// The accuracy on each class; NaN where there were no samples of it.
+    pub fn class_accuracy(&self) -> Vec<f64> {
+        let pairs = self.class_correct.iter().zip(&self.class_samples);
+        pairs.map(|(&correct, &samples)| correct as f64 / samples as f64).collect()
+    }
+
+    /// Adds other samples.
+    pub fn merge(&mut self, other: &Self) {
+        let add = |mine: &mut Vec<u64>, theirs: &[u64]| {
+            mine.resize(mine.len().max(theirs.len()), 0);
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        };
+        add(&mut self.class_samples, &other.class_samples);
+        add(&mut self.class_correct, &other.class_correct);
+        self.loss_sum += other.loss_sum;
+    }
+}
+
+/// Replaces scores by the gradient of the mean loss: softmax minus one at the label, over the number of samples.
+/// Returns the mean loss.
+pub(crate) fn softmax_gradient(scores: &mut [f32], labels: &[u8]) -> f32 {
+    let classes = scores.len() / labels.len();
+    let share = 1.0 / labels.len() as f32;
+    let mut loss = 0.0;
+    for (row, &label) in scores.chunks_exact_mut(classes).zip(labels) {
+        loss += loss_of(row, label) * share;
+        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let mut total = 0.0;
+        for score in row.iter_mut() {
+            *score = (*score - largest).exp();
+            total += *score;
+        }
+        for score in row.iter_mut() {
+            *score *= share / total;
+        }
+        row[usize::from(label)] -= share;
+    }
+    loss
+}
+
+/// Adds the losses and hits of scores to an evaluation.
+pub(crate) fn record_scores(scores: &[f32], labels: &[u8], evaluation: &mut Evaluation) {
+    let classes = scores.len() / labels.len();
+    for (row, &label) in scores.chunks_exact(classes).zip(labels) {
+        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let label_score = row[usize::from(label)];
+        // A tie is no hit for the later class, and a score that is no number is never one.
+        let first = row.iter().position(|&score| score == largest);
+        evaluation.class_samples[usize::from(label)] += 1;
+        evaluation.class_correct[usize::from(label)] +=
+            u64::from(first == Some(usize::from(label)) && !label_score.is_nan());
+        evaluation.loss_sum += f64::from(loss_of(row, label));
+    }
+}
+
+/// log(sum of exp(scores)) - score of the label, without overflow.
+fn loss_of(scores: &[f32], label: u8) -> f32 {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let total: f32 = scores.iter().map(|score| (score - largest).exp()).sum();
+    total.ln() + largest - scores[usize::from(label)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gradient_is_the_slope_of_the_loss() {
+        let scores = [0.3f32, -1.0, 2.0, 0.0, 0.5, 100.0];
+        let labels = [2, 1];
+        let mean_loss = |scores: &[f32]| {
+            let mut evaluation = Evaluation::new(3);
+            record_scores(scores, &labels, &mut evaluation);
+            evaluation.loss()
+        };
+        let mut gradient = scores;
+        let loss = softmax_gradient(&mut gradient, &labels);
+        assert!((f64::from(loss) - mean_loss(&scores)).abs() < 1e-5);
+        for index in 0..3 {
+            let mut moved = [scores; 2];
+            moved[0][index] -= 0.01;
+            moved[1][index] += 0.01;
+            let slope = (mean_loss(&moved[1]) - mean_loss(&moved[0])) / 0.02;
+            assert!((slope - f64::from(gradient[index])).abs() < 1e-4);
+        }
+        assert!((gradient[4] + 0.5).abs() < 1e-6 && (gradient[5] - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn counts_by_class() {
+        let mut evaluation = Evaluation::new(2);
+        record_scores(&[1.0, 2.0, 2.0, 1.0, 1.0, 1.0, f32::NAN, 1.0], &[1, 1, 1, 0], &mut evaluation);
+        assert_eq!(evaluation.class_samples, [1, 3]);
+        assert_eq!(evaluation.class_correct, [0, 1]);
+        let mut twice = evaluation.clone();
+        twice.merge(&evaluation);
+        assert_eq!(twice.samples(), 8);
+        assert_eq!(evaluation.class_accuracy()[0], 0.0);
+    }
+}

@@ -1,0 +1,227 @@
+//! The parameters of a model in its one slice: names, places, first values, and files.
+//!
+//! In the slice a convolution's weights lie as its kernels read them (output channel, row, column, input channel), and a
+//! dense layer behind images takes pixels with their channels side by side. PyTorch has the channels first in both, so
+//! tensors are put into its order on the way to a file, and back.
+
+use super::layer::{Layer, Shape};
+use super::{Field, Model};
+use agewise_core::{Error, Lots, Result, Seed, Stream};
+use rand_core::Rng;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
+use std::collections::HashMap;
+
+/// Random numbers for first parameters.
+const FIRST_PARAMETERS: Stream = Stream::custom(200);
+
+/// Some parameters with a name, as PyTorch knows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    /// For example `conv1.weight`.
+    pub name: String,
+    /// Its shape in PyTorch.
+    pub shape: Vec<usize>,
+    /// Where it begins in the slice.
+    pub offset: usize,
+    /// Inputs of each output of the layer.
+    fan_in: usize,
+    order: Order,
+}
+
+/// In which order the slice has the numbers of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// The same as in PyTorch.
+    Same,
+    /// For each output, pixels with their channels side by side, where PyTorch has whole channels.
+    ChannelsLast { pixels: usize, channels: usize },
+}
+
+impl Tensor {
+    /// How many numbers it has.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// For each number in PyTorch's order its place in the slice, counted from the tensor's first.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        let (pixels, channels) = match self.order {
+            Order::Same => (1, self.len()),
+            Order::ChannelsLast { pixels, channels } => (pixels, channels),
+        };
+        (0..self.len()).map(move |index| {
+            let (output, rest) = (index / (pixels * channels), index % (pixels * channels));
+            output * pixels * channels + rest % pixels * channels + rest / pixels
+        })
+    }
+}
+
+/// The tensors of layers, weights and biases in turn; `shapes` are those before, between and behind the layers.
+pub(super) fn tensors(layers: &[Layer], shapes: &[Shape]) -> Vec<Tensor> {
+    let mut tensors: Vec<Tensor> = Vec::new();
+    let (mut convolutions, mut dense) = (0, 0);
+    let mut offset = 0;
+    for (layer, before) in layers.iter().zip(shapes) {
+        let Field { height, width, channels, .. } = before.field(0);
+        let (name, shape, order) = match *layer {
+            Layer::Convolution { channels: outputs, kernel, .. } => {
+                convolutions += 1;
+                let order = Order::ChannelsLast { pixels: kernel * kernel, channels };
+                (format!("conv{convolutions}"), vec![outputs, channels, kernel, kernel], order)
+            }
+            Layer::Dense { units } => {
+                dense += 1;
+                let order = Order::ChannelsLast { pixels: height * width, channels };
+                (format!("fc{dense}"), vec![units, before.len()], order)
+            }
+            Layer::MaxPool { .. } | Layer::Relu => continue,
+        };
+        let fan_in = shape[1..].iter().product();
+        let outputs = vec![shape[0]];
+        for (kind, shape, order) in [("weight", shape, order), ("bias", outputs, Order::Same)] {
+            let tensor = Tensor { name: format!("{name}.{kind}"), shape, offset, fan_in, order };
+            offset += tensor.len();
+            tensors.push(tensor);
+        }
+    }
+    tensors
+}
+
+impl Model {
+    /// First parameters as PyTorch draws them by default: uniform between plus and minus 1 / sqrt(fan-in), weights and
+    /// biases alike.
+    pub fn initial(&self, seed: Seed) -> Vec<f32> {
+        let lots = Lots::new(seed, FIRST_PARAMETERS, 0);
+        let mut parameters = vec![0.0; self.parameters()];
+        for (index, tensor) in (0..).zip(self.tensors()) {
+            let bound = 1.0 / (tensor.fan_in as f32).sqrt();
+            let mut numbers = lots.sequence(index);
+            for value in &mut parameters[tensor.offset..][..tensor.len()] {
+                // 24 bits: as many as a float in [0, 1) can have.
+                let unit = (numbers.next_u64() >> 40) as f32 / (1u32 << 24) as f32;
+                *value = bound * (2.0 * unit - 1.0);
+            }
+        }
+        parameters
+    }
+
+    /// The parameters as a safetensors file, with the names, shapes and order of PyTorch.
+    pub fn to_safetensors(&self, parameters: &[f32]) -> Result<Vec<u8>> {
+        self.check_parameters(parameters)?;
+        let bytes: Vec<Vec<u8>> = self.tensors().iter().map(|tensor| {
+            let values = &parameters[tensor.offset..][..tensor.len()];
+            tensor.places().flat_map(|place| values[place].to_le_bytes()).collect()
+        }).collect();
+        let wrong = |error: &dyn std::fmt::Display| {
+            Error::new("model", &self.spec().name, format!("tensors that can be stored ({error})"))
+        };
+        let mut views = Vec::new();
+        for (tensor, bytes) in self.tensors().iter().zip(&bytes) {
+            let view = TensorView::new(Dtype::F32, tensor.shape.clone(), bytes);
+            views.push((tensor.name.as_str(), view.map_err(|e| wrong(&e))?));
+        }
+        let about = HashMap::from([("model".to_string(), self.spec().name.clone())]);
+        serialize(views, Some(about)).map_err(|e| wrong(&e))
+    }
+
+    /// The parameters from a safetensors file: exactly the tensors of this model, in 32 bits.
+    pub fn from_safetensors(&self, file: &[u8]) -> Result<Vec<f32>> {
+        let read = SafeTensors::deserialize(file).map_err(|error| {
+            Error::new("model file", format!("{} bytes", file.len()), format!("a safetensors file ({error})"))
+        })?;
+        let mut parameters = vec![0.0; self.parameters()];
+        for tensor in self.tensors() {
+            let expected = format!("{:?} numbers of 32 bits", tensor.shape);
+            let view = read.tensor(&tensor.name).map_err(|_| {
+                let names = read.names().join(", ");
+                Error::new(&tensor.name, format!("missing among {names}"), &expected)
+            })?;
+            if view.dtype() != Dtype::F32 || view.shape() != tensor.shape {
+                let found = format!("{:?} of {:?}", view.shape(), view.dtype());
+                return Err(Error::new(&tensor.name, found, expected));
+            }
+            let values = &mut parameters[tensor.offset..][..tensor.len()];
+            for (place, bytes) in tensor.places().zip(view.data().chunks_exact(4)) {
+                values[place] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
+        }
+        if let Some(extra) =
+            read.names().iter().find(|name| self.tensors().iter().all(|t| t.name != **name))
+        {
+            let expected = format!("only the tensors of the model {}", self.spec().name);
+            return Err(Error::new("model file", extra, expected));
+        }
+        Ok(parameters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::ImageShape;
+    use crate::model::ModelSpec;
+
+    fn small() -> Model {
+        let layers = vec![
+            Layer::Convolution { channels: 2, kernel: 3, padding: 1 },
+            Layer::MaxPool { size: 2, stride: 2, padding: 0 },
+            Layer::Dense { units: 3 },
+        ];
+        let input = ImageShape::new(2, 4, 4);
+        Model::new(ModelSpec { name: "small".into(), input, layers }).unwrap()
+    }
+
+    #[test]
+    fn names_shapes_and_places() {
+        let model = small();
+        let tensors: Vec<_> =
+            model.tensors().iter().map(|t| (t.name.as_str(), t.shape.clone(), t.offset)).collect();
+        assert_eq!(
+            tensors,
+            [
+                ("conv1.weight", vec![2, 2, 3, 3], 0),
+                ("conv1.bias", vec![2], 36),
+                ("fc1.weight", vec![3, 8], 38),
+                ("fc1.bias", vec![3], 62),
+            ]
+        );
+        // Slice: pixel, then channel. PyTorch: channel, then pixel.
+        assert_eq!(
+            model.tensors()[2].places().take(9).collect::<Vec<_>>(),
+            [0, 2, 4, 6, 1, 3, 5, 7, 8]
+        );
+    }
+
+    #[test]
+    fn files_give_back_what_was_written() {
+        let model = small();
+        let parameters = model.initial(Seed(4));
+        let file = model.to_safetensors(&parameters).unwrap();
+        assert_eq!(model.from_safetensors(&file).unwrap(), parameters);
+        for cut in [0, 7, 8, 40, file.len() - 1] {
+            assert!(model.from_safetensors(&file[..cut]).is_err());
+        }
+        assert!(model.to_safetensors(&parameters[1..]).is_err());
+        let other = ModelSpec::named("softmax", ImageShape::new(1, 4, 2), 3).unwrap();
+        let error = Model::new(other).unwrap().from_safetensors(&file).unwrap_err().to_string();
+        assert!(error.contains("conv1.weight"), "{error}");
+    }
+
+    #[test]
+    fn first_parameters_are_within_their_bounds() {
+        let model = small();
+        let parameters = model.initial(Seed(4));
+        for tensor in model.tensors() {
+            let bound = 1.0 / (tensor.fan_in as f32).sqrt();
+            let values = &parameters[tensor.offset..][..tensor.len()];
+            assert!(values.iter().all(|value| value.abs() <= bound));
+            assert!(values.iter().any(|value| value.abs() > bound / 2.0));
+        }
+        assert_ne!(parameters, model.initial(Seed(5)));
+    }
+}

@@ -1,0 +1,239 @@
+//! A convolution with what follows it: rectifier and pool, in any combination. And a pool that follows something else.
+
+use super::sparse::SparseGradient;
+use super::{Flow, Scratch, Stage, Update};
+use crate::kernel::{
+    Aligned, Convolution, NOBODY, Path, Plane, Pooled, Windows,
+};
+use crate::model::Field;
+use std::ops::Range;
+
+/// A convolution, then a rectifier and a pool if there are any.
+#[derive(Debug)]
+pub(crate) struct ConvolutionStage {
+    path: Path,
+    kernel: Convolution,
+    channels: usize,
+    rectify: bool,
+    windows: Windows,
+    /// Where the channels of each output begin.
+    places: Vec<u32>,
+    output: Field,
+    weights: Range<usize>,
+    biases: Range<usize>,
+}
+
+impl ConvolutionStage {
+    /// `input` is padded already; the weights begin at `first_parameter`, the biases follow.
+    pub(crate) fn new(
+        path: Path,
+        input: Field,
+        kernel: usize,
+        rectify: bool,
+        windows: Option<Windows>,
+        output: Field,
+        first_parameter: usize,
+    ) -> Self {
+        let channels = output.channels;
+        let padded = (input.padded_height(), input.padded_width(), input.channels);
+        let kernel = Convolution::new(path, padded, kernel, channels);
+        let biases = first_parameter + channels * kernel.taps();
+        Self {
+            path,
+            channels,
+            rectify,
+            windows: windows.unwrap_or_else(|| Windows::single(kernel.positions())),
+            places: output.places(),
+            output,
+            weights: first_parameter..biases,
+            biases: biases..biases + channels,
+            kernel,
+        }
+    }
+
+    fn outputs(&self) -> usize {
+        self.windows.outputs() * self.channels
+    }
+}
+
+impl Stage for ConvolutionStage {
+    fn input_len(&self) -> usize {
+        self.kernel.image_len
+    }
+
+    fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    fn scratch(&self, batch: usize) -> Scratch {
+        let windows = self.windows.outputs();
+        Scratch {
+            packed: Aligned::zeros(self.kernel.packed_len()),
+            weights: Aligned::zeros(self.weights.len()),
+            patches: vec![0.0; self.kernel.patches_len()],
+            plane: Aligned::zeros(self.kernel.plane_len()),
+            winners: vec![NOBODY; batch * self.outputs()],
+            gradient: Aligned::zeros(self.weights.len() + self.channels),
+            sparse: SparseGradient::new(windows, self.channels, self.kernel.positions()),
+            backward_multiply_adds: 0,
+        }
+    }
+
+    fn prepare(&self, parameters: &[f32], scratch: &mut Scratch) {
+        let weights = &parameters[self.weights.clone()];
+        self.kernel.pack(weights, &parameters[self.biases.clone()], &mut scratch.packed);
+        scratch.weights.copy_from_slice(weights);
+    }
+
+    fn forward(
+        &self,
+        count: usize,
+        _parameters: &[f32],
+        input: &Aligned,
+        output: &mut Aligned,
+        scratch: &mut Scratch,
+    ) {
+        for image in 0..count {
+            let start = image * self.kernel.image_len;
+            let Scratch { packed, patches, plane, winners, .. } = scratch;
+            self.kernel.forward(input, start, packed, patches, plane);
+            let plane = Plane {
+                values: plane,
+                stride: self.kernel.plane_stride(),
+                channels: self.channels,
+            };
+            let pooled = Pooled {
+                places: &self.places,
+                out: &mut output[image * self.output.len()..][..self.output.len()],
+                winners: &mut winners[image * self.outputs()..][..self.outputs()],
+            };
+            self.windows.forward(self.path, self.rectify, plane, pooled);
+        }
+    }
+
+    fn backward(&self, count: usize, update: &mut Update<'_>, mut flow: Flow<'_>) {
+        let taps = self.kernel.taps();
+        let Scratch { weights, winners, gradient, sparse, .. } = flow.scratch;
+        gradient.fill(0.0);
+        let mut entries = 0;
+        for image in 0..count {
+            sparse.sort(
+                &winners[image * self.outputs()..][..self.outputs()],
+                &flow.output_gradient[image * self.output.len()..][..self.output.len()],
+                &self.places,
+                |position| self.kernel.position(position),
+                taps,
+            );
+            entries += sparse.len();
+            let start = image * self.kernel.image_len;
+            for channel in 0..self.channels {
+                let entries = sparse.of_channel(channel);
+                gradient[self.weights.len() + channel] +=
+                    entries.iter().map(|entry| entry.factor).sum::<f32>();
+                self.kernel.add_weight_gradient(flow.input, start, channel, entries, gradient);
+            }
+            if let Some(input_gradient) = &mut flow.input_gradient {
+                input_gradient[start..][..self.kernel.image_len].fill(0.0);
+                for position in 0..self.kernel.positions() {
+                    let entries = sparse.of_position(position);
+                    if !entries.is_empty() {
+                        self.kernel.add_input_gradient(
+                            weights,
+                            position,
+                            entries,
+                            input_gradient,
+                            start,
+                        );
+                    }
+                }
+            }
+        }
+        let gradients = 1 + u64::from(flow.input_gradient.is_some());
+        flow.scratch.backward_multiply_adds += gradients * (entries * taps) as u64;
+        update.apply(self.weights.start..self.biases.end, &flow.scratch.gradient);
+    }
+
+    fn multiply_adds(&self) -> u64 {
+        (self.kernel.positions() * self.channels * self.kernel.taps()) as u64
+    }
+}
+
+/// A pool that does not follow a convolution.
+#[derive(Debug)]
+pub(crate) struct PoolStage {
+    path: Path,
+    windows: Windows,
+    input: Field,
+    output: Field,
+    places: Vec<u32>,
+}
+
+impl PoolStage {
+    /// The input has no border.
+    pub(crate) fn new(path: Path, input: Field, windows: Windows, output: Field) -> Self {
+        Self { path, windows, input, output, places: output.places() }
+    }
+
+    fn outputs(&self) -> usize {
+        self.windows.outputs() * self.input.channels
+    }
+}
+
+impl Stage for PoolStage {
+    fn input_len(&self) -> usize {
+        self.input.len()
+    }
+
+    fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    fn scratch(&self, batch: usize) -> Scratch {
+        Scratch { winners: vec![NOBODY; batch * self.outputs()], ..Scratch::default() }
+    }
+
+    fn forward(
+        &self,
+        count: usize,
+        _parameters: &[f32],
+        input: &Aligned,
+        output: &mut Aligned,
+        scratch: &mut Scratch,
+    ) {
+        let channels = self.input.channels;
+        for image in 0..count {
+            let values = &input[image * self.input.len()..][..self.input.len()];
+            let pooled = Pooled {
+                places: &self.places,
+                out: &mut output[image * self.output.len()..][..self.output.len()],
+                winners: &mut scratch.winners[image * self.outputs()..][..self.outputs()],
+            };
+            let plane = Plane { values, stride: channels, channels };
+            self.windows.forward(self.path, false, plane, pooled);
+        }
+    }
+
+    fn backward(&self, count: usize, _update: &mut Update<'_>, flow: Flow<'_>) {
+        let Some(input_gradient) = flow.input_gradient else {
+            return;
+        };
+        let channels = self.input.channels;
+        for image in 0..count {
+            let winners = &flow.scratch.winners[image * self.outputs()..][..self.outputs()];
+            let gradients =
+                &flow.output_gradient[image * self.output.len()..][..self.output.len()];
+            let sums = &mut input_gradient[image * self.input.len()..][..self.input.len()];
+            sums.fill(0.0);
+            for (winners, &place) in winners.chunks_exact(channels).zip(&self.places) {
+                for (channel, &winner) in winners.iter().enumerate() {
+                    sums[winner as usize * channels + channel] +=
+                        gradients[place as usize + channel];
+                }
+            }
+        }
+    }
+
+    fn multiply_adds(&self) -> u64 {
+        0
+    }
+}

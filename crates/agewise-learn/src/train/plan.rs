@@ -1,0 +1,136 @@
+//! How clients train.
+
+use agewise_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// How much a client trains in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LocalWork {
+    /// So many passes over its data.
+    Epochs(u32),
+    /// So many batches.
+    Steps(u32),
+}
+
+/// Settings of local training, not checked yet.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LocalTrainingParams {
+    /// Epochs or steps.
+    pub work: LocalWork,
+    /// Samples of a batch; the last of an epoch may be smaller.
+    pub batch: u32,
+    /// Learning rate in round 0.
+    pub learning_rate: f32,
+    /// The learning rate is multiplied by this from round to round.
+    pub decay: f64,
+    /// How much of the last step goes into the next (0: plain SGD). Begins anew in every round.
+    pub momentum: f32,
+    /// L2 penalty: adds this times the parameters to the gradient.
+    pub weight_decay: f32,
+    /// FedProx: adds this times the distance to the global model to the gradient.
+    pub proximal: f32,
+    /// Random crops and mirror images while training, where images are larger than the model's input.
+    pub augment: bool,
+}
+
+impl Default for LocalTrainingParams {
+    /// The paper's settings: 5 epochs, batches of 50, learning rate 0.1, decay 0.998.
+    fn default() -> Self {
+        Self {
+            work: LocalWork::Epochs(5),
+            batch: 50,
+            learning_rate: 0.1,
+            decay: 0.998,
+            momentum: 0.0,
+            weight_decay: 0.0,
+            proximal: 0.0,
+            augment: false,
+        }
+    }
+}
+
+impl LocalTrainingParams {
+    /// Checks all settings.
+    pub fn check(self) -> Result<LocalTraining> {
+        let at_least_0 = [
+            ("learning-rate", self.learning_rate),
+            ("weight-decay", self.weight_decay),
+            ("proximal", self.proximal),
+        ];
+        for (field, value) in at_least_0 {
+            if !(value.is_finite() && value >= 0.0) {
+                return Err(Error::new(field, value, "a number of at least 0"));
+            }
+        }
+        if !(0.0..1.0).contains(&self.momentum) {
+            return Err(Error::new("momentum", self.momentum, "a number from 0 to below 1"));
+        }
+        if !(self.decay > 0.0 && self.decay <= 1.0) {
+            return Err(Error::new("decay", self.decay, "a number above 0, at most 1"));
+        }
+        if !(1..=65_536).contains(&self.batch) {
+            return Err(Error::new("batch", self.batch, "a whole number from 1 to 65536"));
+        }
+        match self.work {
+            LocalWork::Epochs(0) => Err(Error::new("epochs", 0, "at least 1")),
+            LocalWork::Steps(0) => Err(Error::new("steps", 0, "at least 1")),
+            _ => Ok(LocalTraining(self)),
+        }
+    }
+}
+
+/// Settings of local training that can be used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocalTraining(LocalTrainingParams);
+
+impl LocalTraining {
+    /// What they are.
+    pub fn params(&self) -> &LocalTrainingParams {
+        &self.0
+    }
+
+    /// The learning rate of a round.
+    pub fn learning_rate(&self, round: u64) -> f32 {
+        let decay = self.0.decay.powf(round as f64);
+        (f64::from(self.0.learning_rate) * decay) as f32
+    }
+
+    /// How many batches a client with so many samples trains.
+    pub fn steps(&self, samples: usize) -> u64 {
+        match self.0.work {
+            LocalWork::Steps(steps) => u64::from(steps),
+            LocalWork::Epochs(epochs) => {
+                u64::from(epochs) * samples.div_ceil(self.0.batch as usize) as u64
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_settings_are_named() {
+        let params = LocalTrainingParams::default();
+        let wrong: [(&str, LocalTrainingParams); 9] = [
+            ("learning-rate", LocalTrainingParams { learning_rate: f32::NAN, ..params }),
+            ("weight-decay", LocalTrainingParams { weight_decay: -1.0, ..params }),
+            ("proximal", LocalTrainingParams { proximal: f32::INFINITY, ..params }),
+            ("momentum", LocalTrainingParams { momentum: 1.0, ..params }),
+            ("decay", LocalTrainingParams { decay: 0.0, ..params }),
+            ("decay", LocalTrainingParams { decay: 1.1, ..params }),
+            ("batch", LocalTrainingParams { batch: 0, ..params }),
+            ("epochs", LocalTrainingParams { work: LocalWork::Epochs(0), ..params }),
+            ("steps", LocalTrainingParams { work: LocalWork::Steps(0), ..params }),
+        ];
+        for (field, params) in wrong {
+            assert_eq!(params.check().unwrap_err().field(), field);
+        }
+        let training = params.check().unwrap();
+        assert_eq!(training.steps(101), 15);
+        assert!((training.learning_rate(2) - 0.1 * 0.998 * 0.998).abs() < 1e-8);
+    }
+}
