@@ -45,15 +45,19 @@ impl Aggregator {
     }
 
     /// Adds the model that a client came back with.
-    pub fn add(&mut self, client: u32, weight: f64, model: &[f32]) -> std::result::Result<(), Rejected> {
-        self.offered += weight;
+    pub fn add(
+        &mut self,
+        client: u32,
+        weight: f64,
+        model: &[f32],
+    ) -> std::result::Result<(), Rejected> {
         let reject = |why: String| Err(Rejected { client, why });
+        if !(weight.is_finite() && weight >= 0.0) {
+            return reject(format!("weight {weight}, expected a number of at least 0"));
+        }
+        self.offered += weight;
         if model.len() != self.sum.len() {
             return reject(format!("{} parameters, expected {}", model.len(), self.sum.len()));
-        }
-        if !(weight.is_finite() && weight >= 0.0) {
-            self.offered -= weight;
-            return reject(format!("weight {weight}, expected a number of at least 0"));
         }
         if !all_finite(model) {
             return reject("a parameter is infinite or not a number".to_string());
@@ -155,7 +159,8 @@ impl Server {
     /// The average is `scale * sum + rest * global`.
     fn apply(&mut self, sum: &[f32], scale: f32, rest: f32, global: &mut [f32]) {
         // Plain averages do not need the old model at all.
-        let average = |sum: f32, old: f32| if rest == 0.0 { scale * sum } else { scale * sum + rest * old };
+        let average =
+            |sum: f32, old: f32| if rest == 0.0 { scale * sum } else { scale * sum + rest * old };
         match self.rule {
             ServerRule::Average => {
                 for (global, &sum) in global.iter_mut().zip(sum) {
@@ -163,14 +168,18 @@ impl Server {
                 }
             }
             ServerRule::Momentum { learning_rate, beta } => {
-                for ((global, &sum), direction) in global.iter_mut().zip(sum).zip(&mut self.direction) {
+                for ((global, &sum), direction) in
+                    global.iter_mut().zip(sum).zip(&mut self.direction)
+                {
                     *direction = beta * *direction + (average(sum, *global) - *global);
                     *global += learning_rate * *direction;
                 }
             }
             ServerRule::Adam { learning_rate, beta1, beta2, tau } => {
                 let memories = self.direction.iter_mut().zip(&mut self.squares);
-                for ((global, &sum), (direction, square)) in global.iter_mut().zip(sum).zip(memories) {
+                for ((global, &sum), (direction, square)) in
+                    global.iter_mut().zip(sum).zip(memories)
+                {
                     let delta = average(sum, *global) - *global;
                     *direction = beta1 * *direction + (1.0 - beta1) * delta;
                     *square = beta2 * *square + (1.0 - beta2) * delta * delta;

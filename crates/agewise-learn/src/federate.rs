@@ -113,7 +113,11 @@ impl Federation {
         let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         let members: Vec<_> = queue.members.into_iter().flatten().collect();
         if members.len() < cohort.len() {
-            return Err(Error::new("workers", "a worker ended early", "every client to be trained"));
+            return Err(Error::new(
+                "workers",
+                "a worker ended early",
+                "every client to be trained",
+            ));
         }
         self.aggregator.finish(&mut self.server, &mut self.global);
         Ok(RoundReport { members })

@@ -3,9 +3,9 @@
 
 pub mod aggregate;
 pub mod data;
+pub mod federate;
 mod kernel;
 mod loss;
-pub mod federate;
 pub mod model;
 mod stage;
 pub mod train;

@@ -125,7 +125,11 @@ mod tests {
     #[test]
     fn counts_by_class() {
         let mut evaluation = Evaluation::new(2);
-        record_scores(&[1.0, 2.0, 2.0, 1.0, 1.0, 1.0, f32::NAN, 1.0], &[1, 1, 1, 0], &mut evaluation);
+        record_scores(
+            &[1.0, 2.0, 2.0, 1.0, 1.0, 1.0, f32::NAN, 1.0],
+            &[1, 1, 1, 0],
+            &mut evaluation,
+        );
         assert_eq!(evaluation.class_samples, [1, 3]);
         assert_eq!(evaluation.class_correct, [0, 1]);
         let mut twice = evaluation.clone();

@@ -103,10 +103,9 @@ impl CatalogueEntry {
 
 /// The data set of this name.
 pub(crate) fn find(name: &str) -> Result<&'static CatalogueEntry> {
-    CATALOGUE.iter().find(|entry| entry.name == name).ok_or_else(|| {
-        let names = CATALOGUE.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ");
-        Error::new("dataset", name, format!("one of {names}"))
-    })
+    let names = CATALOGUE.iter().map(|entry| entry.name);
+    let entry = CATALOGUE.iter().find(|entry| entry.name == name);
+    entry.ok_or_else(|| Error::unknown("dataset", name, names))
 }
 
 const MNIST_SHAPE: ImageShape = ImageShape::new(1, 28, 28);

@@ -84,9 +84,9 @@ impl Convolution {
         self.positions.len()
     }
 
-    /// Where the patch of an output begins.
-    pub(crate) fn position(&self, output: usize) -> u32 {
-        self.positions[output]
+    /// Where the patch of each output begins.
+    pub(crate) fn patches(&self) -> &[u32] {
+        &self.positions
     }
 
     /// Floats of the outputs of one image: positions by padded channels.
@@ -202,10 +202,7 @@ impl Convolution {
         let taps = self.taps();
         assert!((channel + 1) * taps <= gradient.len());
         let target = &mut gradient.with_slack_mut()[channel * taps..];
-        let strides = Strides { target: self.row_len, source: self.row_stride };
-        // Weights are the target, inputs the source.
-        let begin = |group: &Group| (group.weight, group.input);
-        self.accumulate(strides, begin, target, source, entries);
+        self.accumulate(Gradient::Weights, target, source, entries);
     }
 
     /// Adds to the gradient of the inputs that one output sees: weights of channels, by entries with the offsets of
@@ -228,41 +225,57 @@ impl Convolution {
         assert!(start + self.image_len <= gradient.len());
         let begin = start + self.positions[output] as usize;
         let target = &mut gradient.with_slack_mut()[begin..];
-        let strides = Strides { target: self.row_stride, source: self.row_len };
-        let begin = |group: &Group| (group.input, group.weight);
-        self.accumulate(strides, begin, target, weights.with_slack(), entries);
+        self.accumulate(Gradient::Inputs, target, weights.with_slack(), entries);
     }
 
     /// Both gradients. The callers have checked that a patch and a channel's weights fit wherever an entry begins.
     fn accumulate(
         &self,
-        strides: Strides,
-        begin: impl Fn(&Group) -> (usize, usize),
+        gradient: Gradient,
         target: &mut [f32],
         source: &[f32],
         entries: &[Entry],
     ) {
-        for group in &self.groups {
-            let (to, from) = begin(group);
-            let (target, source) = (&mut target[to..], &source[from..]);
-            match self.path.0 {
-                // SAFETY of both: the path says that the processor has the instructions. The registers of a group
-                // lie in the patch and in the weights; only the lanes that do not count may lie behind them, where
-                // the buffers have room for one register.
-                #[cfg(target_arch = "x86_64")]
-                Instructions::Avx2 => unsafe {
-                    let (target, source) = (target.as_mut_ptr(), source.as_ptr());
-                    accumulate_avx2(group, strides, target, source, entries);
-                },
-                #[cfg(target_arch = "x86_64")]
-                Instructions::Avx512 => unsafe {
-                    let (target, source) = (target.as_mut_ptr(), source.as_ptr());
-                    accumulate_avx512(group, strides, target, source, entries);
-                },
-                Instructions::Portable => {
-                    accumulate_portable(group, strides, target, source, entries);
-                }
+        match self.path.0 {
+            // SAFETY of both: the path says that the processor has the instructions. The registers of a group lie in
+            // the patch and in the weights; only the lanes that do not count may lie behind them, where the buffers
+            // have room for one register.
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx2 => unsafe {
+                accumulate_avx2(self, gradient, target.as_mut_ptr(), source.as_ptr(), entries);
+            },
+            #[cfg(target_arch = "x86_64")]
+            Instructions::Avx512 => unsafe {
+                accumulate_avx512(self, gradient, target.as_mut_ptr(), source.as_ptr(), entries);
+            },
+            Instructions::Portable => {
+                accumulate_portable(self, gradient, target, source, entries);
             }
+        }
+    }
+
+    fn strides(&self, gradient: Gradient) -> Strides {
+        match gradient {
+            Gradient::Weights => Strides { target: self.row_len, source: self.row_stride },
+            Gradient::Inputs => Strides { target: self.row_stride, source: self.row_len },
+        }
+    }
+}
+
+/// Which gradient is summed up. For that of the weights they are the target and inputs the source, for that of the
+/// inputs it is the other way round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gradient {
+    Weights,
+    Inputs,
+}
+
+impl Gradient {
+    /// Where a group begins in the target and in the source.
+    fn begin(self, group: &Group) -> (usize, usize) {
+        match self {
+            Self::Weights => (group.weight, group.input),
+            Self::Inputs => (group.input, group.weight),
         }
     }
 }
@@ -306,24 +319,18 @@ fn groups(lanes: usize, rows: usize, row_len: usize, row_stride: usize) -> Vec<G
 
 /// [`direct::accumulate`] in plain code.
 fn accumulate_portable(
-    group: &Group,
-    strides: Strides,
+    shape: &Convolution,
+    gradient: Gradient,
     target: &mut [f32],
     source: &[f32],
     entries: &[Entry],
 ) {
-    let full = Path::PORTABLE.lanes();
-    // Side by side, the registers of a group are one piece.
-    let (pieces, len) = if group.by_rows {
-        (group.registers, group.lanes)
-    } else {
-        (1, group.registers * full)
-    };
-    for piece in 0..pieces {
-        let target = &mut target[piece * strides.target..][..len];
+    let strides = shape.strides(gradient);
+    for row in 0..shape.kernel_rows {
+        let target = &mut target[row * strides.target..][..shape.row_len];
         for entry in entries {
-            let begin = entry.offset as usize + piece * strides.source;
-            for (sum, value) in target.iter_mut().zip(&source[begin..begin + len]) {
+            let begin = entry.offset as usize + row * strides.source;
+            for (sum, value) in target.iter_mut().zip(&source[begin..begin + shape.row_len]) {
                 *sum += entry.factor * value;
             }
         }
@@ -334,12 +341,7 @@ fn accumulate_portable(
 /// As for [`direct::forward`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn forward_avx2(
-    shape: &Convolution,
-    image: *const f32,
-    packed: *const f32,
-    out: *mut f32,
-) {
+unsafe fn forward_avx2(shape: &Convolution, image: *const f32, packed: *const f32, out: *mut f32) {
     // 12 of 16 registers are sums.
     unsafe { direct::forward::<__m256, 6, 2>(shape, image, packed, out) }
 }
@@ -363,13 +365,15 @@ unsafe fn forward_avx512(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn accumulate_avx2(
-    group: &Group,
-    strides: Strides,
+    shape: &Convolution,
+    gradient: Gradient,
     target: *mut f32,
     source: *const f32,
     entries: &[Entry],
 ) {
-    unsafe { direct::accumulate::<__m256>(group, strides, target, source, entries) }
+    let (groups, strides) = (&shape.groups, shape.strides(gradient));
+    let begin = |group: &Group| gradient.begin(group);
+    unsafe { direct::accumulate::<__m256>(groups, begin, strides, target, source, entries) }
 }
 
 /// # Safety
@@ -377,11 +381,13 @@ unsafe fn accumulate_avx2(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn accumulate_avx512(
-    group: &Group,
-    strides: Strides,
+    shape: &Convolution,
+    gradient: Gradient,
     target: *mut f32,
     source: *const f32,
     entries: &[Entry],
 ) {
-    unsafe { direct::accumulate::<__m512>(group, strides, target, source, entries) }
+    let (groups, strides) = (&shape.groups, shape.strides(gradient));
+    let begin = |group: &Group| gradient.begin(group);
+    unsafe { direct::accumulate::<__m512>(groups, begin, strides, target, source, entries) }
 }

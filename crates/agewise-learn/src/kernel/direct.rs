@@ -74,34 +74,40 @@ pub(super) struct Strides {
     pub(super) source: usize,
 }
 
-/// For all registers of a group: `target += sum over entries of factor * source[offset..]`.
+/// For all registers of all groups: `target += sum over entries of factor * source[offset..]`. A group begins at
+/// `begin(group)` of the target and of the source.
 ///
 /// # Safety
-/// The instructions of `V` are available, and for every register of the group that many floats can be read at
-/// `source` plus any entry's offset, and read and written at `target`.
+/// The instructions of `V` are available, and for every register of a group that many floats can be read at `source` plus
+/// any entry's offset, and read and written at `target`.
 #[inline(always)]
 pub(super) unsafe fn accumulate<V: Vector>(
-    group: &Group,
+    groups: &[Group],
+    begin: impl Fn(&Group) -> (usize, usize),
     strides: Strides,
     target: *mut f32,
     source: *const f32,
     entries: &[Entry],
 ) {
-    // One arm for each number of registers, so that all of them have a name.
-    macro_rules! arms {
-        ($($count:literal)*) => {
-            match (group.registers, group.lanes == V::LANES) {
-                $(($count, true) => unsafe {
-                    accumulate_in::<V, $count, false>(group, strides, target, source, entries);
-                },
-                ($count, false) => unsafe {
-                    accumulate_in::<V, $count, true>(group, strides, target, source, entries);
-                })*
-                _ => unreachable!("groups have 1 to 10 registers"),
-            }
-        };
+    for group in groups {
+        let (to, from) = begin(group);
+        let (target, source) = unsafe { (target.add(to), source.add(from)) };
+        // One arm for each number of registers, so that all of them have a name.
+        macro_rules! arms {
+            ($($count:literal)*) => {
+                match (group.registers, group.lanes == V::LANES) {
+                    $(($count, true) => unsafe {
+                        accumulate_in::<V, $count, false>(group, strides, target, source, entries);
+                    },
+                    ($count, false) => unsafe {
+                        accumulate_in::<V, $count, true>(group, strides, target, source, entries);
+                    })*
+                    _ => unreachable!("groups have 1 to 10 registers"),
+                }
+            };
+        }
+        arms!(10 5 1 2 3 4 6 7 8 9);
     }
-    arms!(1 2 3 4 5 6 7 8 9 10);
 }
 
 #[inline(always)]

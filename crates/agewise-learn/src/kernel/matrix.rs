@@ -16,12 +16,7 @@ impl<'a> Matrix<'a> {
     ///
     /// # Panics
     /// If the slice is too short: shapes are checked when a model is built.
-    pub(crate) fn with_stride(
-        data: &'a [f32],
-        rows: usize,
-        columns: usize,
-        stride: usize,
-    ) -> Self {
+    pub(crate) fn with_stride(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
         assert!(rows == 0 || (columns <= stride && (rows - 1) * stride + columns <= data.len()));
         Self { data, rows, columns, strides: (stride, 1) }
     }

@@ -11,17 +11,21 @@
 
 mod aligned;
 mod convolution;
+mod dense;
 mod direct;
 mod elementwise;
 mod matrix;
 mod pooling;
 mod vector;
+mod winograd;
 
 pub(crate) use aligned::Aligned;
 pub(crate) use convolution::{Convolution, Entry};
+pub(crate) use dense::Dense;
 pub(crate) use elementwise::{add_scaled, all_finite, blend};
 pub(crate) use matrix::{Matrix, MatrixMut, product};
 pub(crate) use pooling::{NOBODY, Plane, Pooled, Windows};
+pub(crate) use winograd::{Tiles, Winograd, WinogradScratch};
 
 use std::fmt;
 

@@ -44,6 +44,17 @@ impl Windows {
         Self { taps: size * size, positions }
     }
 
+    /// How many windows a position can win.
+    pub(crate) fn most_windows(&self) -> usize {
+        let mut windows = vec![0; self.positions.iter().max().map_or(0, |&last| last as usize + 1)];
+        for window in self.positions.chunks_exact(self.taps) {
+            for (tap, &position) in window.iter().enumerate() {
+                windows[position as usize] += usize::from(!window[..tap].contains(&position));
+            }
+        }
+        windows.into_iter().max().unwrap_or(0)
+    }
+
     /// The number of outputs.
     pub(crate) fn outputs(&self) -> usize {
         self.positions.len() / self.taps
@@ -95,23 +106,42 @@ unsafe fn forward_avx2(windows: &Windows, rectify: bool, plane: Plane<'_>, poole
 
 #[inline(always)]
 fn forward(windows: &Windows, rectify: bool, plane: Plane<'_>, pooled: Pooled<'_>) {
+    /// Channels that stay in registers for a whole window.
+    const LANES: usize = 8;
     let Plane { values, stride, channels } = plane;
     let least = if rectify { 0.0 } else { f32::NEG_INFINITY };
     let outputs = windows.positions.chunks_exact(windows.taps).zip(pooled.places);
     for ((window, &place), winners) in outputs.zip(pooled.winners.chunks_exact_mut(channels)) {
         let out = &mut pooled.out[place as usize..][..channels];
-        out.fill(least);
-        winners.fill(NOBODY);
-        for &position in window {
-            let values = &values[position as usize * stride..][..channels];
-            for ((best, winner), &value) in out.iter_mut().zip(&mut *winners).zip(values) {
-                // Also true for a value that is not a number: it must not be hidden.
-                let wins = !(value <= *best);
-                *best = if wins { value } else { *best };
-                *winner = if wins { position } else { *winner };
+        let whole = channels / LANES * LANES;
+        for first in (0..whole).step_by(LANES) {
+            let (mut best, mut winner) = ([least; LANES], [NOBODY; LANES]);
+            for &position in window {
+                let begin = position as usize * stride + first;
+                let candidates = &values[begin..begin + LANES];
+                for lane in 0..LANES {
+                    compete(candidates[lane], position, &mut best[lane], &mut winner[lane]);
+                }
+            }
+            out[first..first + LANES].copy_from_slice(&best);
+            winners[first..first + LANES].copy_from_slice(&winner);
+        }
+        for channel in whole..channels {
+            let (best, winner) = (&mut out[channel], &mut winners[channel]);
+            (*best, *winner) = (least, NOBODY);
+            for &position in window {
+                compete(values[position as usize * stride + channel], position, best, winner);
             }
         }
     }
+}
+
+#[inline(always)]
+fn compete(candidate: f32, position: u32, best: &mut f32, winner: &mut u32) {
+    // Also true for a value that is not a number: it must not be hidden.
+    let wins = !(candidate <= *best);
+    *best = if wins { candidate } else { *best };
+    *winner = if wins { position } else { *winner };
 }
 
 #[cfg(test)]

@@ -14,6 +14,12 @@ pub(super) trait Vector: Copy {
     unsafe fn load(from: *const f32) -> Self;
     /// Writes [`Self::LANES`] floats.
     unsafe fn store(self, to: *mut f32);
+    /// `self * factor`.
+    unsafe fn mul(self, factor: Self) -> Self;
+    /// `self + other`.
+    unsafe fn add(self, other: Self) -> Self;
+    /// The sum of all lanes.
+    unsafe fn sum(self) -> f32;
     /// `self * factor + sum`, rounded once.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
 }
@@ -22,8 +28,11 @@ pub(super) trait Vector: Copy {
 mod x86 {
     use super::Vector;
     use std::arch::x86_64::{
-        __m256, __m512, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps,
-        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
+        __m256, __m512, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehl_ps, _mm_shuffle_ps,
+        _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps,
+        _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_storeu_ps, _mm512_add_ps,
+        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mul_ps, _mm512_reduce_add_ps, _mm512_set1_ps,
+        _mm512_storeu_ps,
     };
 
     impl Vector for __m256 {
@@ -42,6 +51,26 @@ mod x86 {
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
             unsafe { _mm256_storeu_ps(to, self) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul(self, factor: Self) -> Self {
+            unsafe { _mm256_mul_ps(self, factor) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            unsafe { _mm256_add_ps(self, other) }
+        }
+
+        #[inline(always)]
+        unsafe fn sum(self) -> f32 {
+            unsafe {
+                let halves =
+                    _mm_add_ps(_mm256_castps256_ps128(self), _mm256_extractf128_ps(self, 1));
+                let pairs = _mm_add_ps(halves, _mm_movehl_ps(halves, halves));
+                _mm_cvtss_f32(_mm_add_ss(pairs, _mm_shuffle_ps(pairs, pairs, 1)))
+            }
         }
 
         #[inline(always)]
@@ -66,6 +95,21 @@ mod x86 {
         #[inline(always)]
         unsafe fn store(self, to: *mut f32) {
             unsafe { _mm512_storeu_ps(to, self) }
+        }
+
+        #[inline(always)]
+        unsafe fn mul(self, factor: Self) -> Self {
+            unsafe { _mm512_mul_ps(self, factor) }
+        }
+
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            unsafe { _mm512_add_ps(self, other) }
+        }
+
+        #[inline(always)]
+        unsafe fn sum(self) -> f32 {
+            unsafe { _mm512_reduce_add_ps(self) }
         }
 
         #[inline(always)]

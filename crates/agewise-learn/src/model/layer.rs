@@ -94,12 +94,19 @@ impl Layer {
         match (*self, before) {
             (Self::Relu, shape) => Ok(shape),
             (Self::Dense { units }, _) => Ok(Shape::Flat(units)),
-            (Self::Convolution { channels, kernel, padding }, Shape::Image { height, width, .. }) => {
+            (
+                Self::Convolution { channels, kernel, padding },
+                Shape::Image { height, width, .. },
+            ) => {
                 let side = |len: usize| (len + 2 * padding + 1).checked_sub(kernel);
                 let sides = side(height).zip(side(width)).filter(|(h, w)| *h > 0 && *w > 0);
-                let (height, width) = sides.filter(|_| kernel > 0 && padding < kernel).ok_or_else(|| {
-                    format!("a kernel of 1 to {} and a padding below it", height.min(width) + 2 * padding)
-                })?;
+                let (height, width) =
+                    sides.filter(|_| kernel > 0 && padding < kernel).ok_or_else(|| {
+                        format!(
+                            "a kernel of 1 to {} and a padding below it",
+                            height.min(width) + 2 * padding
+                        )
+                    })?;
                 Ok(Shape::Image { height, width, channels })
             }
             (Self::MaxPool { size, stride, padding }, Shape::Image { height, width, channels }) => {
@@ -136,11 +143,14 @@ impl ModelSpec {
         }
         let mut shapes = vec![Shape::Image { height, width, channels }];
         for (index, layer) in self.layers.iter().enumerate() {
-            let wrong =
-                |expected: String| Error::new(format!("layers[{index}]"), format!("{layer:?}"), expected);
+            let wrong = |expected: String| {
+                Error::new(format!("layers[{index}]"), format!("{layer:?}"), expected)
+            };
             let too_large = || wrong(format!("sizes from 1 up to {MOST_FLOATS} numbers in all"));
             let numbers = match *layer {
-                Layer::Convolution { channels, kernel, padding } => vec![channels, kernel, padding.max(1)],
+                Layer::Convolution { channels, kernel, padding } => {
+                    vec![channels, kernel, padding.max(1)]
+                }
                 Layer::MaxPool { size, stride, padding } => vec![size, stride, padding.max(1)],
                 Layer::Dense { units } => vec![units],
                 Layer::Relu => Vec::new(),

@@ -14,7 +14,7 @@ pub use zoo::MODELS;
 
 use crate::data::ImageShape;
 use crate::kernel::{Path, Windows};
-use crate::stage::{ConvolutionStage, DenseStage, PoolStage, RectifierStage, Stage};
+use crate::stage::{ConvolutionStage, DenseStage, PoolStage, Purpose, RectifierStage, Stage};
 use agewise_core::{Error, Result};
 
 /// A model that can be trained: layers whose shapes fit, and the places of their parameters.
@@ -73,9 +73,13 @@ impl Model {
     pub fn with_path(spec: ModelSpec, path: Path) -> Result<Self> {
         let shapes = spec.shapes()?;
         let tensors = parameters::tensors(&spec.layers, &shapes);
-        let border = |next: usize| match spec.layers.get(next) {
-            Some(Layer::Convolution { padding, .. }) => *padding,
-            _ => 0,
+        // What a convolution sees has its border already; rectifiers on the way keep it.
+        let border = |next: usize| {
+            let mut layers = spec.layers.iter().skip(next);
+            match layers.find(|layer| **layer != Layer::Relu) {
+                Some(Layer::Convolution { padding, .. }) => *padding,
+                _ => 0,
+            }
         };
         let mut places = tensors.iter().step_by(2).map(|weights| weights.offset);
         let mut stages: Vec<Box<dyn Stage>> = Vec::new();
@@ -95,14 +99,13 @@ impl Model {
                     let windows = pool.map(|pool| Windows::new(plane.area(), pool));
                     let output = shapes[index + 1].field(border(index + 1));
                     let input = before.field(*padding);
-                    let stage = ConvolutionStage::new(
-                        path, input, *kernel, relu, windows, output, first,
-                    );
+                    let stage =
+                        ConvolutionStage::new(path, input, *kernel, relu, windows, output, first);
                     Box::new(stage)
                 }
                 (Layer::Dense { units }, Some(first)) => {
                     index += usize::from(relu);
-                    Box::new(DenseStage::new(before.len(), *units, relu, first))
+                    Box::new(DenseStage::new(path, before.len(), *units, relu, first))
                 }
                 (Layer::MaxPool { size, stride, padding }, _) => {
                     let windows = Windows::new(before.area(), (*size, *stride, *padding));
@@ -148,9 +151,9 @@ impl Model {
         self.spec.input
     }
 
-    /// Multiply-adds of a forward pass of one image.
-    pub fn multiply_adds(&self) -> u64 {
-        self.stages.iter().map(|stage| stage.multiply_adds()).sum()
+    /// Multiply-adds of a forward pass of one image, as they are executed.
+    pub(crate) fn multiply_adds(&self, purpose: Purpose) -> u64 {
+        self.stages.iter().map(|stage| stage.multiply_adds(purpose)).sum()
     }
 
     pub(crate) fn field(&self) -> Field {

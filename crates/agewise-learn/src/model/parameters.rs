@@ -113,10 +113,14 @@ impl Model {
     /// The parameters as a safetensors file, with the names, shapes and order of PyTorch.
     pub fn to_safetensors(&self, parameters: &[f32]) -> Result<Vec<u8>> {
         self.check_parameters(parameters)?;
-        let bytes: Vec<Vec<u8>> = self.tensors().iter().map(|tensor| {
-            let values = &parameters[tensor.offset..][..tensor.len()];
-            tensor.places().flat_map(|place| values[place].to_le_bytes()).collect()
-        }).collect();
+        let bytes: Vec<Vec<u8>> = self
+            .tensors()
+            .iter()
+            .map(|tensor| {
+                let values = &parameters[tensor.offset..][..tensor.len()];
+                tensor.places().flat_map(|place| values[place].to_le_bytes()).collect()
+            })
+            .collect();
         let wrong = |error: &dyn std::fmt::Display| {
             Error::new("model", &self.spec().name, format!("tensors that can be stored ({error})"))
         };
@@ -132,14 +136,20 @@ impl Model {
     /// The parameters from a safetensors file: exactly the tensors of this model, in 32 bits.
     pub fn from_safetensors(&self, file: &[u8]) -> Result<Vec<f32>> {
         let read = SafeTensors::deserialize(file).map_err(|error| {
-            Error::new("model file", format!("{} bytes", file.len()), format!("a safetensors file ({error})"))
+            Error::new(
+                "model file",
+                format!("{} bytes", file.len()),
+                format!("a safetensors file ({error})"),
+            )
         })?;
+        let mut names = read.names();
+        names.sort_unstable();
         let mut parameters = vec![0.0; self.parameters()];
         for tensor in self.tensors() {
             let expected = format!("{:?} numbers of 32 bits", tensor.shape);
             let view = read.tensor(&tensor.name).map_err(|_| {
-                let names = read.names().join(", ");
-                Error::new(&tensor.name, format!("missing among {names}"), &expected)
+                let found = format!("missing among {}", names.join(", "));
+                Error::new(&tensor.name, found, &expected)
             })?;
             if view.dtype() != Dtype::F32 || view.shape() != tensor.shape {
                 let found = format!("{:?} of {:?}", view.shape(), view.dtype());
@@ -150,9 +160,8 @@ impl Model {
                 values[place] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             }
         }
-        if let Some(extra) =
-            read.names().iter().find(|name| self.tensors().iter().all(|t| t.name != **name))
-        {
+        let known = |name: &&str| self.tensors().iter().any(|tensor| tensor.name == *name);
+        if let Some(extra) = names.iter().find(|name| !known(name)) {
             let expected = format!("only the tensors of the model {}", self.spec().name);
             return Err(Error::new("model file", extra, expected));
         }
@@ -209,7 +218,7 @@ mod tests {
         assert!(model.to_safetensors(&parameters[1..]).is_err());
         let other = ModelSpec::named("softmax", ImageShape::new(1, 4, 2), 3).unwrap();
         let error = Model::new(other).unwrap().from_safetensors(&file).unwrap_err().to_string();
-        assert!(error.contains("conv1.weight"), "{error}");
+        assert!(error.contains("conv1.bias"), "{error}");
     }
 
     #[test]

@@ -9,7 +9,10 @@ pub const MODELS: [(&str, &str); 4] = [
     ("softmax", "one dense layer: convex, and strongly convex with weight decay"),
     ("2nn", "two hidden layers of 200 units; 199,210 parameters on MNIST"),
     ("cnn", "two convolutions of 5 x 5 and a layer of 512 units; 1,663,370 parameters on MNIST"),
-    ("cnn-cifar", "two convolutions of 5 x 5 and layers of 384 and 192 units, for crops of 24 x 24 pixels; 1,068,298 parameters on CIFAR-10"),
+    (
+        "cnn-cifar",
+        "two convolutions of 5 x 5 and layers of 384 and 192 units, for crops of 24 x 24 pixels; 1,068,298 parameters on CIFAR-10",
+    ),
 ];
 
 /// The side of the crops that `cnn-cifar` sees.

@@ -1,10 +1,8 @@
 //! A convolution with what follows it: rectifier and pool, in any combination. And a pool that follows something else.
 
 use super::sparse::SparseGradient;
-use super::{Flow, Scratch, Stage, Update};
-use crate::kernel::{
-    Aligned, Convolution, NOBODY, Path, Plane, Pooled, Windows,
-};
+use super::{Flow, Purpose, Scratch, Stage, Update};
+use crate::kernel::{Aligned, Convolution, NOBODY, Path, Plane, Pooled, Tiles, Windows, Winograd};
 use crate::model::Field;
 use std::ops::Range;
 
@@ -13,6 +11,8 @@ use std::ops::Range;
 pub(crate) struct ConvolutionStage {
     path: Path,
     kernel: Convolution,
+    /// The forward pass by tiles, for training and for evaluation, where that is faster.
+    tiles: [Option<Winograd>; 2],
     channels: usize,
     rectify: bool,
     windows: Windows,
@@ -36,10 +36,13 @@ impl ConvolutionStage {
     ) -> Self {
         let channels = output.channels;
         let padded = (input.padded_height(), input.padded_width(), input.channels);
+        let tiles = [Tiles::Two, Tiles::Four]
+            .map(|tiles| Winograd::new(path, tiles, padded, kernel, channels));
         let kernel = Convolution::new(path, padded, kernel, channels);
         let biases = first_parameter + channels * kernel.taps();
         Self {
             path,
+            tiles,
             channels,
             rectify,
             windows: windows.unwrap_or_else(|| Windows::single(kernel.positions())),
@@ -53,6 +56,10 @@ impl ConvolutionStage {
 
     fn outputs(&self) -> usize {
         self.windows.outputs() * self.channels
+    }
+
+    fn tiles(&self, purpose: Purpose) -> Option<&Winograd> {
+        self.tiles[purpose as usize].as_ref()
     }
 }
 
@@ -70,23 +77,38 @@ impl Stage for ConvolutionStage {
         Scratch {
             packed: Aligned::zeros(self.kernel.packed_len()),
             weights: Aligned::zeros(self.weights.len()),
+            tiles: [0, 1].map(|purpose: usize| {
+                self.tiles[purpose].as_ref().map(Winograd::scratch).unwrap_or_default()
+            }),
             patches: vec![0.0; self.kernel.patches_len()],
             plane: Aligned::zeros(self.kernel.plane_len()),
             winners: vec![NOBODY; batch * self.outputs()],
             gradient: Aligned::zeros(self.weights.len() + self.channels),
-            sparse: SparseGradient::new(windows, self.channels, self.kernel.positions()),
+            sparse: SparseGradient::new(
+                windows,
+                self.channels,
+                self.kernel.patches(),
+                self.windows.most_windows(),
+            ),
             backward_multiply_adds: 0,
         }
     }
 
-    fn prepare(&self, parameters: &[f32], scratch: &mut Scratch) {
+    fn prepare(&self, purpose: Purpose, parameters: &[f32], scratch: &mut Scratch) {
         let weights = &parameters[self.weights.clone()];
-        self.kernel.pack(weights, &parameters[self.biases.clone()], &mut scratch.packed);
-        scratch.weights.copy_from_slice(weights);
+        let biases = &parameters[self.biases.clone()];
+        match self.tiles(purpose) {
+            Some(tiles) => tiles.prepare(weights, biases, &mut scratch.tiles[purpose as usize]),
+            None => self.kernel.pack(weights, biases, &mut scratch.packed),
+        }
+        if purpose == Purpose::Training {
+            scratch.weights.copy_from_slice(weights);
+        }
     }
 
     fn forward(
         &self,
+        purpose: Purpose,
         count: usize,
         _parameters: &[f32],
         input: &Aligned,
@@ -95,8 +117,13 @@ impl Stage for ConvolutionStage {
     ) {
         for image in 0..count {
             let start = image * self.kernel.image_len;
-            let Scratch { packed, patches, plane, winners, .. } = scratch;
-            self.kernel.forward(input, start, packed, patches, plane);
+            let Scratch { packed, patches, plane, winners, tiles, .. } = scratch;
+            match self.tiles(purpose) {
+                Some(by_tiles) => {
+                    by_tiles.forward(input, start, &mut tiles[purpose as usize], plane);
+                }
+                None => self.kernel.forward(input, start, packed, patches, plane),
+            }
             let plane = Plane {
                 values: plane,
                 stride: self.kernel.plane_stride(),
@@ -121,8 +148,7 @@ impl Stage for ConvolutionStage {
                 &winners[image * self.outputs()..][..self.outputs()],
                 &flow.output_gradient[image * self.output.len()..][..self.output.len()],
                 &self.places,
-                |position| self.kernel.position(position),
-                taps,
+                flow.input_gradient.is_some().then_some(taps),
             );
             entries += sparse.len();
             let start = image * self.kernel.image_len;
@@ -153,8 +179,9 @@ impl Stage for ConvolutionStage {
         update.apply(self.weights.start..self.biases.end, &flow.scratch.gradient);
     }
 
-    fn multiply_adds(&self) -> u64 {
-        (self.kernel.positions() * self.channels * self.kernel.taps()) as u64
+    fn multiply_adds(&self, purpose: Purpose) -> u64 {
+        let direct = (self.kernel.positions() * self.channels * self.kernel.taps()) as u64;
+        self.tiles(purpose).map_or(direct, Winograd::multiply_adds)
     }
 }
 
@@ -194,6 +221,7 @@ impl Stage for PoolStage {
 
     fn forward(
         &self,
+        _purpose: Purpose,
         count: usize,
         _parameters: &[f32],
         input: &Aligned,
@@ -220,8 +248,7 @@ impl Stage for PoolStage {
         let channels = self.input.channels;
         for image in 0..count {
             let winners = &flow.scratch.winners[image * self.outputs()..][..self.outputs()];
-            let gradients =
-                &flow.output_gradient[image * self.output.len()..][..self.output.len()];
+            let gradients = &flow.output_gradient[image * self.output.len()..][..self.output.len()];
             let sums = &mut input_gradient[image * self.input.len()..][..self.input.len()];
             sums.fill(0.0);
             for (winners, &place) in winners.chunks_exact(channels).zip(&self.places) {
@@ -233,7 +260,7 @@ impl Stage for PoolStage {
         }
     }
 
-    fn multiply_adds(&self) -> u64 {
+    fn multiply_adds(&self, _purpose: Purpose) -> u64 {
         0
     }
 }

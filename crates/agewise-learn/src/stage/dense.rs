@@ -1,13 +1,14 @@
 //! A dense layer, with the rectifier if one follows.
 
 use super::rectifier::{mask, rectify};
-use super::{Flow, Scratch, Stage, Update};
-use crate::kernel::{Aligned, Matrix, MatrixMut, product};
+use super::{Flow, Purpose, Scratch, Stage, Update};
+use crate::kernel::{Aligned, Dense, Path};
 use std::ops::Range;
 
 /// Outputs = inputs times weights + biases.
 #[derive(Debug)]
 pub(crate) struct DenseStage {
+    path: Path,
     inputs: usize,
     outputs: usize,
     rectify: bool,
@@ -18,15 +19,26 @@ pub(crate) struct DenseStage {
 
 impl DenseStage {
     /// The weights begin at `first_parameter`, the biases follow.
-    pub(crate) fn new(inputs: usize, outputs: usize, rectify: bool, first_parameter: usize) -> Self {
+    pub(crate) fn new(
+        path: Path,
+        inputs: usize,
+        outputs: usize,
+        rectify: bool,
+        first_parameter: usize,
+    ) -> Self {
         let biases = first_parameter + inputs * outputs;
         Self {
+            path,
             inputs,
             outputs,
             rectify,
             weights: first_parameter..biases,
             biases: biases..biases + outputs,
         }
+    }
+
+    fn kernel(&self, count: usize) -> Dense {
+        Dense { path: self.path, count, inputs: self.inputs, outputs: self.outputs }
     }
 }
 
@@ -45,6 +57,7 @@ impl Stage for DenseStage {
 
     fn forward(
         &self,
+        _purpose: Purpose,
         count: usize,
         parameters: &[f32],
         input: &Aligned,
@@ -55,10 +68,7 @@ impl Stage for DenseStage {
         for row in output[..count * self.outputs].chunks_exact_mut(self.outputs) {
             row.copy_from_slice(biases);
         }
-        let weights = Matrix::new(&parameters[self.weights.clone()], self.outputs, self.inputs);
-        let input = Matrix::new(input, count, self.inputs);
-        let mut target = MatrixMut::new(output, count, self.outputs);
-        product(&mut target, 1.0, 1.0, input, weights.transposed());
+        self.kernel(count).forward(input, &parameters[self.weights.clone()], output);
         if self.rectify {
             rectify(&mut output[..count * self.outputs]);
         }
@@ -69,21 +79,17 @@ impl Stage for DenseStage {
         if self.rectify {
             mask(&mut flow.output_gradient[..len], &flow.output[..len]);
         }
-        let gradients = Matrix::new(flow.output_gradient, count, self.outputs);
+        let kernel = self.kernel(count);
         let mut products = 1;
         // Before the weights change.
         if let Some(input_gradient) = flow.input_gradient {
             let weights = &update.parameters[self.weights.clone()];
-            let weights = Matrix::new(weights, self.outputs, self.inputs);
-            let mut target = MatrixMut::new(input_gradient, count, self.inputs);
-            product(&mut target, 0.0, 1.0, gradients, weights);
+            kernel.input_gradient(flow.output_gradient, weights, input_gradient);
             products += 1;
         }
-        let (keep, scale) = (update.keep, update.scale);
-        let input = Matrix::new(flow.input, count, self.inputs);
+        let factors = (update.keep, update.scale);
         let target = update.target(self.weights.clone());
-        let mut target = MatrixMut::new(target, self.outputs, self.inputs);
-        product(&mut target, keep, scale, gradients.transposed(), input);
+        kernel.weight_gradient(flow.output_gradient, flow.input, factors, target);
         let sums = &mut flow.scratch.gradient;
         sums.fill(0.0);
         for row in flow.output_gradient[..len].chunks_exact(self.outputs) {
@@ -91,11 +97,11 @@ impl Stage for DenseStage {
                 *sum += gradient;
             }
         }
-        flow.scratch.backward_multiply_adds += products * count as u64 * self.multiply_adds();
+        flow.scratch.backward_multiply_adds += products * (count * self.weights.len()) as u64;
         update.apply(self.biases.clone(), &flow.scratch.gradient);
     }
 
-    fn multiply_adds(&self) -> u64 {
-        (self.inputs * self.outputs) as u64
+    fn multiply_adds(&self, _purpose: Purpose) -> u64 {
+        self.weights.len() as u64
     }
 }

@@ -12,7 +12,7 @@ pub(crate) use convolution::{ConvolutionStage, PoolStage};
 pub(crate) use dense::DenseStage;
 pub(crate) use rectifier::RectifierStage;
 
-use crate::kernel::{Aligned, Entry, blend};
+use crate::kernel::{Aligned, Entry, WinogradScratch, blend};
 use sparse::SparseGradient;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -28,12 +28,13 @@ pub(crate) trait Stage: Debug + Send + Sync {
     /// What the stage keeps for batches of up to so many inputs.
     fn scratch(&self, batch: usize) -> Scratch;
 
-    /// Has to be called before [`Self::forward`] whenever the parameters have changed.
-    fn prepare(&self, _parameters: &[f32], _scratch: &mut Scratch) {}
+    /// Has to be called before [`Self::forward`] whenever the parameters or the purpose have changed.
+    fn prepare(&self, _purpose: Purpose, _parameters: &[f32], _scratch: &mut Scratch) {}
 
     /// The outputs of so many inputs.
     fn forward(
         &self,
+        purpose: Purpose,
         count: usize,
         parameters: &[f32],
         input: &Aligned,
@@ -45,8 +46,17 @@ pub(crate) trait Stage: Debug + Send + Sync {
     /// parameters, which goes where `update` says. May overwrite the gradient of the outputs.
     fn backward(&self, count: usize, update: &mut Update<'_>, flow: Flow<'_>);
 
-    /// Multiply-adds of the forward pass for one input.
-    fn multiply_adds(&self) -> u64;
+    /// Multiply-adds of the forward pass for one input, as they are executed.
+    fn multiply_adds(&self, purpose: Purpose) -> u64;
+}
+
+/// What a forward pass is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A backward pass follows.
+    Training,
+    /// Only the scores are needed.
+    Evaluation,
 }
 
 /// What goes through a stage on the way back.
@@ -65,6 +75,8 @@ pub(crate) struct Scratch {
     /// Weights as the forward pass reads them, and as the backward pass does.
     packed: Aligned,
     weights: Aligned,
+    /// The same for a convolution by tiles, for training and for evaluation.
+    tiles: [WinogradScratch; 2],
     /// Patches of one image, for the portable path.
     patches: Vec<f32>,
     /// Outputs of one image before they are pooled.

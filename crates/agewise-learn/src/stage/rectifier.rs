@@ -1,6 +1,6 @@
 //! A rectifier that follows neither a convolution nor a dense layer.
 
-use super::{Flow, Scratch, Stage, Update};
+use super::{Flow, Purpose, Scratch, Stage, Update};
 use crate::kernel::Aligned;
 
 /// max(0, x) of every float.
@@ -31,6 +31,7 @@ impl Stage for RectifierStage {
 
     fn forward(
         &self,
+        _purpose: Purpose,
         count: usize,
         _parameters: &[f32],
         input: &Aligned,
@@ -50,7 +51,7 @@ impl Stage for RectifierStage {
         }
     }
 
-    fn multiply_adds(&self) -> u64 {
+    fn multiply_adds(&self, _purpose: Purpose) -> u64 {
         0
     }
 }

@@ -5,7 +5,7 @@ use super::{Learner, LocalReport, LocalTask, Samples, Worker};
 use crate::kernel::{Aligned, add_scaled};
 use crate::loss::{Evaluation, record_scores, softmax_gradient};
 use crate::model::Model;
-use crate::stage::{Flow, Scratch, Update};
+use crate::stage::{Flow, Purpose, Scratch, Update};
 use agewise_core::{Error, Result, Seed};
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Trainer {
             order: Vec::new(),
             momentum: Vec::new(),
             global: Vec::new(),
-            forward_multiply_adds: 0,
+            multiply_adds: 0,
         }
     }
 }
@@ -65,7 +65,8 @@ pub struct NativeWorker {
     momentum: Vec<f32>,
     /// The model that the round began with, for the proximal term.
     global: Vec<f32>,
-    forward_multiply_adds: u64,
+    /// Of all forward passes, and of backward passes with buffers that are gone.
+    multiply_adds: u64,
 }
 
 /// Everything between the layers, for batches of a size.
@@ -99,7 +100,7 @@ impl NativeWorker {
     /// Multiply-adds of everything that was trained and evaluated so far.
     pub fn multiply_adds(&self) -> u64 {
         let backward = self.buffers.scratch.iter().map(|scratch| scratch.backward_multiply_adds);
-        self.forward_multiply_adds + backward.sum::<u64>()
+        self.multiply_adds + backward.sum::<u64>()
     }
 
     /// The scores of samples, one row of classes for each.
@@ -110,14 +111,18 @@ impl NativeWorker {
     }
 
     /// The mean loss of samples, and its gradient, as one batch.
-    pub fn gradient(&mut self, parameters: &[f32], samples: &Samples<'_>) -> Result<(f32, Vec<f32>)> {
+    pub fn gradient(
+        &mut self,
+        parameters: &[f32],
+        samples: &Samples<'_>,
+    ) -> Result<(f32, Vec<f32>)> {
         self.model.check_parameters(parameters)?;
         samples.check(&self.model)?;
         if samples.is_empty() {
             return Err(Error::new("samples", 0, "at least one"));
         }
         self.make_room(samples.len());
-        self.prepare(parameters);
+        self.prepare(Purpose::Training, parameters);
         self.write_middle(samples, 0..samples.len());
         let mut parameters = parameters.to_vec();
         let mut gradient = vec![0.0; parameters.len()];
@@ -133,13 +138,14 @@ impl NativeWorker {
 
     fn make_room(&mut self, batch: usize) {
         if self.buffers.batch < batch {
+            self.multiply_adds = self.multiply_adds();
             self.buffers = Buffers::new(&self.model, batch);
         }
     }
 
-    fn prepare(&mut self, parameters: &[f32]) {
+    fn prepare(&mut self, purpose: Purpose, parameters: &[f32]) {
         for (stage, scratch) in self.model.stages.iter().zip(&mut self.buffers.scratch) {
-            stage.prepare(parameters, scratch);
+            stage.prepare(purpose, parameters, scratch);
         }
     }
 
@@ -155,18 +161,19 @@ impl NativeWorker {
         }
     }
 
-    fn forward(&mut self, count: usize, parameters: &[f32]) {
+    fn forward(&mut self, purpose: Purpose, count: usize, parameters: &[f32]) {
         let Buffers { values, scratch, .. } = &mut self.buffers;
         for (index, stage) in self.model.stages.iter().enumerate() {
             let (before, behind) = values.split_at_mut(index + 1);
-            stage.forward(count, parameters, &before[index], &mut behind[0], &mut scratch[index]);
+            let (input, output) = (&before[index], &mut behind[0]);
+            stage.forward(purpose, count, parameters, input, output, &mut scratch[index]);
         }
-        self.forward_multiply_adds += count as u64 * self.model.multiply_adds();
+        self.multiply_adds += count as u64 * self.model.multiply_adds(purpose);
     }
 
     /// Forward and backward through the batch in the buffers. Returns the mean loss.
     fn step(&mut self, count: usize, update: &mut Update<'_>) -> f32 {
-        self.forward(count, update.parameters);
+        self.forward(Purpose::Training, count, update.parameters);
         let Buffers { values, gradients, scratch, labels, .. } = &mut self.buffers;
         let last = self.model.stages.len();
         let len = count * self.model.classes();
@@ -197,11 +204,11 @@ impl NativeWorker {
         self.model.check_parameters(parameters)?;
         samples.check(&self.model)?;
         self.make_room(EVALUATION_BATCH.min(samples.len()));
-        self.prepare(parameters);
+        self.prepare(Purpose::Evaluation, parameters);
         for begin in (0..samples.len()).step_by(EVALUATION_BATCH) {
             let end = samples.len().min(begin + EVALUATION_BATCH);
             self.write_middle(samples, begin..end);
-            self.forward(end - begin, parameters);
+            self.forward(Purpose::Evaluation, end - begin, parameters);
             let scores = &self.buffers.values[self.model.stages.len()];
             visit(&scores[..(end - begin) * self.model.classes()], &self.buffers.labels);
         }
@@ -215,7 +222,11 @@ impl Worker for NativeWorker {
         self.model.check_parameters(parameters)?;
         samples.check(&self.model)?;
         if samples.is_empty() {
-            return Err(Error::new(format!("samples of client {}", task.client), 0, "at least one"));
+            return Err(Error::new(
+                format!("samples of client {}", task.client),
+                0,
+                "at least one",
+            ));
         }
         let params = *task.training.params();
         let size = (params.batch as usize).min(samples.len());
@@ -244,7 +255,7 @@ impl Worker for NativeWorker {
                 write_image(samples, index, view, field, &mut self.buffers.values[0], at);
                 self.buffers.labels.push(samples.images.label(index));
             }
-            self.prepare(parameters);
+            self.prepare(Purpose::Training, parameters);
             report.loss += f64::from(self.descend(count, rate, &params, parameters));
             report.samples += count as u64;
         }
@@ -284,12 +295,8 @@ impl NativeWorker {
             return loss;
         }
         let mut momentum = std::mem::take(&mut self.momentum);
-        let mut update = Update {
-            parameters,
-            beside: Some(&mut momentum),
-            keep: params.momentum,
-            scale: 1.0,
-        };
+        let mut update =
+            Update { parameters, beside: Some(&mut momentum), keep: params.momentum, scale: 1.0 };
         let loss = self.step(count, &mut update);
         if pull > 0.0 {
             add_scaled(&mut momentum, pull, parameters);
