@@ -92,8 +92,7 @@ fn rates(name: &str, train: bool, seconds: f64) -> Result<(f64, f64), Box<dyn Er
         let mut one_pass = |round: u64| {
             if train {
                 let client = thread as u32;
-                let task =
-                    LocalTask { training: &training, samples, seed: Seed(1), round, client };
+                let task = LocalTask { training: &training, samples, seed: Seed(1), round, client };
                 worker.train(&task, &mut parameters).map(|report| report.samples)
             } else {
                 worker.evaluate(&parameters, &samples).map(|evaluation| evaluation.samples())
@@ -109,8 +108,8 @@ fn rates(name: &str, train: bool, seconds: f64) -> Result<(f64, f64), Box<dyn Er
             round += 1;
         }
         let elapsed = begin.elapsed().as_secs_f64();
-        let operations = 2.0 * worker.multiply_adds() as f64 * count as f64
-            / (count + warm_up) as f64;
+        let operations =
+            2.0 * worker.multiply_adds() as f64 * count as f64 / (count + warm_up) as f64;
         Ok::<_, String>((count as f64 / elapsed, operations / elapsed))
     };
     let results: Vec<Result<(f64, f64), String>> = std::thread::scope(|scope| {
@@ -154,8 +153,7 @@ fn aggregate() -> Result<(), Box<dyn Error>> {
     const UPDATES: usize = 15;
     const REPETITIONS: usize = 20;
     let parameters = 1_663_370;
-    let updates: Vec<Vec<f32>> =
-        (0..UPDATES).map(|index| vec![index as f32; parameters]).collect();
+    let updates: Vec<Vec<f32>> = (0..UPDATES).map(|index| vec![index as f32; parameters]).collect();
     let mut copy = vec![0.0f32; parameters];
     let mut aggregator = Aggregator::new(parameters);
     let (mut best_copy, mut best_sum) = (0.0f64, 0.0f64);

@@ -7,6 +7,7 @@ use crate::aggregate::{Aggregator, Rejected, Server};
 use crate::train::{Crew, LocalReport, LocalTask, LocalTraining, Samples};
 use agewise_core::{Error, Result, Seed};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A client of the cohort.
@@ -97,13 +98,17 @@ impl Federation {
             cohort.len(),
             || (),
             |worker, (), index| {
-                let mut update = wait_for_buffer(&queue, &turn);
+                let mut update = wait_for_buffer(&queue, &turn, index);
                 update.clear();
                 update.extend_from_slice(global);
                 let Member { client, samples, .. } = cohort[index];
                 let RoundPlan { training, seed, round } = plan;
                 let task = LocalTask { training, samples, seed, round, client };
-                let result = worker.train(&task, &mut update);
+                // Another engine may panic; everyone else would wait for its turn for ever.
+                let train = AssertUnwindSafe(|| worker.train(&task, &mut update));
+                let result = catch_unwind(train).unwrap_or_else(|_| {
+                    Err(Error::new("training", "a panic", "an engine that returns its errors"))
+                });
                 let mut queue = lock(&queue);
                 queue.early.insert(index, (update, result));
                 queue.take_turns(cohort);
@@ -129,12 +134,15 @@ fn lock<'a, 'q>(queue: &'a Mutex<Queue<'q>>) -> MutexGuard<'a, Queue<'q>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// There is always one in the end: clients are handed out in order, so the one whose turn it is has its buffer.
-fn wait_for_buffer(queue: &Mutex<Queue<'_>>, turn: &Condvar) -> Vec<f32> {
+/// A buffer for a member. The one whose turn it is never waits: all others may be waiting for it.
+fn wait_for_buffer(queue: &Mutex<Queue<'_>>, turn: &Condvar, member: usize) -> Vec<f32> {
     let mut guard = lock(queue);
     loop {
         if let Some(buffer) = guard.free.pop() {
             return buffer;
+        }
+        if guard.next == member {
+            return Vec::new();
         }
         guard = turn.wait(guard).unwrap_or_else(PoisonError::into_inner);
     }
@@ -147,10 +155,7 @@ impl Queue<'_> {
             let Member { client, weight, .. } = cohort[self.next];
             let outcome = match result {
                 Ok(report) => self.aggregator.add(client, weight, &update).map(|()| report),
-                Err(error) => {
-                    self.aggregator.miss(weight);
-                    Err(Rejected { client, why: error.to_string() })
-                }
+                Err(error) => Err(self.aggregator.miss(client, weight, error.to_string())),
             };
             self.members[self.next] = Some(outcome);
             self.free.push(update);

@@ -147,10 +147,6 @@ const fn records(
     ContentFile { name, split, holds: Holds::Records, images, bytes, checksum }
 }
 
-const fn sum(hexadecimal: &'static str) -> Option<Checksum> {
-    Some(Checksum(hexadecimal))
-}
-
 const fn published(name: &'static str, bytes: u64, checksum: &'static str) -> PublishedFile {
     PublishedFile { name, bytes, checksum: Checksum(checksum) }
 }
@@ -166,10 +162,10 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
             6_000,
             1_000,
             [
-                sum("5e70119ad8ca01350c1b2fd3f58eb4c0617afdc0fa8945a3d63e6a33daeba69d"),
-                sum("ff4542eef991f0408428561f51d3e426698657dd02a35148555c89a37d2df31b"),
-                sum("b97c8bfeb834d8e7999eaa2d69239abe06653dc09c1e5d7eb0c974c5965bc6a9"),
-                sum("41cf2f530031915ba9fbb241407c369dba1acd7515053edff48cebeee8b260f4"),
+                Some(Checksum("5e70119ad8ca01350c1b2fd3f58eb4c0617afdc0fa8945a3d63e6a33daeba69d")),
+                Some(Checksum("ff4542eef991f0408428561f51d3e426698657dd02a35148555c89a37d2df31b")),
+                Some(Checksum("b97c8bfeb834d8e7999eaa2d69239abe06653dc09c1e5d7eb0c974c5965bc6a9")),
+                Some(Checksum("41cf2f530031915ba9fbb241407c369dba1acd7515053edff48cebeee8b260f4")),
             ],
         ),
         published: &[],
@@ -187,10 +183,10 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
             60_000,
             10_000,
             [
-                sum("ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
-                sum("65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-                sum("0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
-                sum("ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+                Some(Checksum("ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db")),
+                Some(Checksum("65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5")),
+                Some(Checksum("0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7")),
+                Some(Checksum("ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2")),
             ],
         ),
         published: &[
@@ -270,42 +266,42 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
                 Split::Train,
                 10_000,
                 1,
-                sum("cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+                Some(Checksum("cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5")),
             ),
             records(
                 "data_batch_2.bin",
                 Split::Train,
                 10_000,
                 1,
-                sum("a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+                Some(Checksum("a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed")),
             ),
             records(
                 "data_batch_3.bin",
                 Split::Train,
                 10_000,
                 1,
-                sum("bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+                Some(Checksum("bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67")),
             ),
             records(
                 "data_batch_4.bin",
                 Split::Train,
                 10_000,
                 1,
-                sum("014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+                Some(Checksum("014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48")),
             ),
             records(
                 "data_batch_5.bin",
                 Split::Train,
                 10_000,
                 1,
-                sum("755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+                Some(Checksum("755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add")),
             ),
             records(
                 "test_batch.bin",
                 Split::Test,
                 10_000,
                 1,
-                sum("8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+                Some(Checksum("8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b")),
             ),
         ],
         published: &[published(

@@ -23,10 +23,11 @@ pub(crate) fn unpack<R: Read>(mut source: R) -> Result<Unpacked<R>, FormatError>
     read.map_err(|error| FormatError::reading(&error))?;
     let is_gzip = first == GZIP;
     let peeked = Cursor::new(first).chain(source);
-    Ok(match is_gzip {
+    Ok(if is_gzip {
         // Several gzip members after one another are one stream; anything else after a member is an error.
-        true => Unpacked::Gzip(Box::new(MultiGzDecoder::new(peeked))),
-        false => Unpacked::Plain(peeked),
+        Unpacked::Gzip(Box::new(MultiGzDecoder::new(peeked)))
+    } else {
+        Unpacked::Plain(peeked)
     })
 }
 

@@ -469,3 +469,63 @@ unsafe fn transform_outputs<V: Vector, const A: usize, const M: usize, P: Points
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Convolution;
+
+    fn numbers(len: usize, step: f32) -> Vec<f32> {
+        (0..len).map(|index| (index as f32 * step).sin()).collect()
+    }
+
+    /// Against the portable convolution. The error is measured by the size of the sum of all products without their
+    /// signs, of which rounding loses 1e-7 in any order; the transforms lose up to 10 and 100 times as much.
+    #[test]
+    fn agrees_with_the_definition_of_a_convolution() {
+        for (height, width, inputs, channels) in
+            [(18, 18, 32, 64), (16, 16, 64, 64), (13, 21, 16, 5), (24, 11, 48, 40)]
+        {
+            let size = (height, width, inputs);
+            let image_len = height * width * inputs;
+            let weights = numbers(channels * 25 * inputs, 0.71);
+            let biases = numbers(channels, 1.3);
+            let mut images = Aligned::zeros(2 * image_len);
+            images.copy_from_slice(&numbers(2 * image_len, 0.37));
+            let plain = Convolution::new(Path::PORTABLE, size, KERNEL, channels);
+            let mut packed = Aligned::zeros(plain.packed_len());
+            plain.pack(&weights, &biases, &mut packed);
+            let mut expected = Aligned::zeros(plain.plane_len());
+            let mut patches = vec![0.0; plain.patches_len()];
+            plain.forward(&images, image_len, &packed, &mut patches, &mut expected);
+            for path in Path::available() {
+                for (tiles, tolerance) in [(Tiles::Two, 1e-6), (Tiles::Four, 1e-5)] {
+                    let Some(winograd) = Winograd::new(path, tiles, size, KERNEL, channels) else {
+                        continue;
+                    };
+                    let mut scratch = winograd.scratch();
+                    winograd.prepare(&weights, &biases, &mut scratch);
+                    let mut out = Aligned::zeros(plain.positions() * winograd.padded_channels);
+                    winograd.forward(&images, image_len, &mut scratch, &mut out);
+                    let rows = out.chunks_exact(winograd.padded_channels);
+                    let expected = expected.chunks_exact(plain.plane_stride());
+                    let pairs =
+                        rows.zip(expected).flat_map(|(a, b)| a.iter().zip(b).take(channels));
+                    let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                    // Half of |sin| times |sin| on average.
+                    let size = 25.0 * inputs as f32 / 2.0;
+                    assert!(worst < tolerance * size, "{tiles:?}, {channels}: {worst} of {size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn is_not_made_where_it_does_not_fit() {
+        let path = Path::fastest();
+        assert!(Winograd::new(Path::PORTABLE, Tiles::Two, (18, 18, 32), 5, 64).is_none());
+        assert!(Winograd::new(path, Tiles::Two, (18, 18, 32), 3, 64).is_none());
+        assert!(Winograd::new(path, Tiles::Two, (18, 18, 1), 5, 64).is_none());
+        assert!(Winograd::new(path, Tiles::Four, (9, 9, 32), 5, 64).is_none());
+    }
+}

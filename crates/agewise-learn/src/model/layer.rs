@@ -58,7 +58,9 @@ const MOST_FLOATS: usize = 1 << 28;
 impl Shape {
     pub(super) fn len(self) -> usize {
         match self {
-            Self::Image { height, width, channels } => height * width * channels,
+            Self::Image { height, width, channels } => {
+                height.saturating_mul(width).saturating_mul(channels)
+            }
             Self::Flat(len) => len,
         }
     }
@@ -142,6 +144,10 @@ impl ModelSpec {
             return Err(Error::new("input", value, "sides from 1 to 65536"));
         }
         let mut shapes = vec![Shape::Image { height, width, channels }];
+        if shapes[0].len() > MOST_FLOATS {
+            let value = format!("{channels} x {height} x {width}");
+            return Err(Error::new("input", value, format!("at most {MOST_FLOATS} numbers")));
+        }
         for (index, layer) in self.layers.iter().enumerate() {
             let wrong = |expected: String| {
                 Error::new(format!("layers[{index}]"), format!("{layer:?}"), expected)
@@ -161,9 +167,10 @@ impl ModelSpec {
             let before = shapes[index];
             let shape = layer.shape(before).map_err(wrong)?;
             let weights = match *layer {
-                Layer::Convolution { kernel, .. } => {
-                    kernel * kernel * before.field(0).channels * shape.field(0).channels
-                }
+                Layer::Convolution { kernel, .. } => kernel
+                    .saturating_mul(kernel)
+                    .saturating_mul(before.field(0).channels)
+                    .saturating_mul(shape.field(0).channels),
                 Layer::Dense { units } => units.saturating_mul(before.len()),
                 _ => 0,
             };

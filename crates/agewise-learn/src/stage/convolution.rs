@@ -253,6 +253,10 @@ impl Stage for PoolStage {
             sums.fill(0.0);
             for (winners, &place) in winners.chunks_exact(channels).zip(&self.places) {
                 for (channel, &winner) in winners.iter().enumerate() {
+                    // Nothing but minus infinity: a run that diverges.
+                    if winner == NOBODY {
+                        continue;
+                    }
                     sums[winner as usize * channels + channel] +=
                         gradients[place as usize + channel];
                 }

@@ -46,8 +46,7 @@ impl<'a> Samples<'a> {
         let (have, want) = (self.images.shape(), model.input());
         let fits = have.channels == want.channels
             && have.height >= want.height
-            && have.width >= want.width
-            && self.pixels.channels() == have.channels as usize;
+            && have.width >= want.width;
         if !fits {
             let value = format!("{} x {} x {}", have.channels, have.height, have.width);
             let expected = format!(
@@ -55,6 +54,10 @@ impl<'a> Samples<'a> {
                 want.channels, want.height, want.width
             );
             return Err(Error::new("images", value, expected));
+        }
+        if self.pixels.channels() != have.channels as usize {
+            let expected = format!("a table for the {} channels of the images", have.channels);
+            return Err(Error::new("pixels", self.pixels.channels(), expected));
         }
         if self.images.classes() as usize > model.classes() {
             let expected = format!("at most the {} classes of the model", model.classes());

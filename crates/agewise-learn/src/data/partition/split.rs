@@ -50,7 +50,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Sequence) {
 
 /// A whole number below `limit`. The long product is uneven by less than limit / 2^64: nothing that can be seen.
 fn below(limit: usize, random: &mut Sequence) -> usize {
-    (u128::from(random.next_u64()) * limit as u128 >> 64) as usize
+    ((u128::from(random.next_u64()) * limit as u128) >> 64) as usize
 }
 
 /// Gives the next images to each client of `turns` in order.
