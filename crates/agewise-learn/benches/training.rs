@@ -161,6 +161,7 @@ fn aggregate() -> Result<(), Box<dyn Error>> {
         let begin = Instant::now();
         for update in &updates {
             copy.copy_from_slice(std::hint::black_box(update));
+            std::hint::black_box(&mut copy);
         }
         // A copy reads and writes every float.
         let bytes = (8 * parameters * UPDATES) as f64;

@@ -8,6 +8,11 @@
 //! the call, at the entry of the safe function around it.
 
 #![expect(unsafe_code, reason = "vector instructions and the tiles that they work on")]
+#![expect(
+    clippy::inline_always,
+    reason = "vector instructions are only fast inside the function that enables them"
+)]
+#![expect(clippy::needless_range_loop, reason = "tiles are indexed by row and column")]
 
 mod aligned;
 mod convolution;

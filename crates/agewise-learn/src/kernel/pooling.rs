@@ -109,10 +109,11 @@ fn forward(windows: &Windows, rectify: bool, plane: Plane<'_>, pooled: Pooled<'_
     /// Channels that stay in registers for a whole window.
     const LANES: usize = 8;
     let Plane { values, stride, channels } = plane;
+    let Pooled { places, out, winners } = pooled;
     let least = if rectify { 0.0 } else { f32::NEG_INFINITY };
-    let outputs = windows.positions.chunks_exact(windows.taps).zip(pooled.places);
-    for ((window, &place), winners) in outputs.zip(pooled.winners.chunks_exact_mut(channels)) {
-        let out = &mut pooled.out[place as usize..][..channels];
+    let outputs = windows.positions.chunks_exact(windows.taps).zip(places);
+    for ((window, &place), winners) in outputs.zip(winners.chunks_exact_mut(channels)) {
+        let out = &mut out[place as usize..][..channels];
         let whole = channels / LANES * LANES;
         for first in (0..whole).step_by(LANES) {
             let (mut best, mut winner) = ([least; LANES], [NOBODY; LANES]);
@@ -138,8 +139,8 @@ fn forward(windows: &Windows, rectify: bool, plane: Plane<'_>, pooled: Pooled<'_
 
 #[inline(always)]
 fn compete(candidate: f32, position: u32, best: &mut f32, winner: &mut u32) {
-    // Also true for a value that is not a number: it must not be hidden.
-    let wins = !(candidate <= *best);
+    // What is not a number wins for good: it must not be hidden.
+    let wins = candidate > *best || candidate.is_nan();
     *best = if wins { candidate } else { *best };
     *winner = if wins { position } else { *winner };
 }

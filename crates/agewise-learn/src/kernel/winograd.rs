@@ -136,7 +136,7 @@ impl Winograd {
             channels,
             padded_channels: channels.next_multiple_of(2 * path.lanes()),
         };
-        (fits && winograd.count() >= SMALLEST_IMAGE).then_some(winograd)
+        (fits && winograd.count() >= FEWEST_TILES).then_some(winograd)
     }
 
     fn side(&self) -> usize {
@@ -175,7 +175,7 @@ impl Winograd {
             weights: Aligned::zeros(points * self.in_channels * self.padded_channels),
             biases: Aligned::zeros(self.padded_channels),
             inputs: Aligned::zeros(points * self.count() * self.in_channels),
-            products: Aligned::zeros(points * self.count() * self.padded_channels),
+            products: Aligned::zeros(points * self.count() * self.padded_channels.min(CHUNK)),
         }
     }
 
@@ -248,7 +248,8 @@ impl Winograd {
         let points = self.points();
         assert!(scratch.weights.len() >= points * self.in_channels * self.padded_channels);
         assert!(scratch.inputs.len() >= points * self.count() * self.in_channels);
-        assert!(scratch.products.len() >= points * self.count() * self.padded_channels);
+        let chunk = self.padded_channels.min(CHUNK);
+        assert!(scratch.products.len() >= points * self.count() * chunk);
         assert!(scratch.biases.len() >= self.padded_channels);
         match self.path.0 {
             // SAFETY: the path says that the processor has the instructions, and the buffers were checked.
@@ -262,8 +263,8 @@ impl Winograd {
     }
 }
 
-/// The fewest tiles: rows of a block of the matrix product.
-const SMALLEST_IMAGE: usize = 14;
+/// The fewest tiles: as many as the smallest block of the matrix product has rows, on any path.
+const FEWEST_TILES: usize = 9;
 
 /// # Safety
 /// The processor has AVX2 and FMA, and the buffers are long enough for the geometry.
@@ -277,8 +278,8 @@ unsafe fn forward_avx2(
 ) {
     unsafe {
         match shape.tiles {
-            Tiles::Two => forward::<__m256, 6, 2, Two, 6, 5>(shape, image, scratch, out),
-            Tiles::Four => forward::<__m256, 8, 4, Four, 6, 5>(shape, image, scratch, out),
+            Tiles::Two => forward::<__m256, 6, 2, Two, 6, 5, 4>(shape, image, scratch, out),
+            Tiles::Four => forward::<__m256, 8, 4, Four, 6, 5, 4>(shape, image, scratch, out),
         }
     }
 }
@@ -295,21 +296,25 @@ unsafe fn forward_avx512(
 ) {
     unsafe {
         match shape.tiles {
-            Tiles::Two => forward::<__m512, 6, 2, Two, 14, 12>(shape, image, scratch, out),
-            Tiles::Four => forward::<__m512, 8, 4, Four, 14, 12>(shape, image, scratch, out),
+            Tiles::Two => forward::<__m512, 6, 2, Two, 14, 12, 9>(shape, image, scratch, out),
+            Tiles::Four => forward::<__m512, 8, 4, Four, 14, 12, 9>(shape, image, scratch, out),
         }
     }
 }
 
-/// `MR` and `LESS` are two numbers of rows that a block of the matrix product can have.
+/// Output channels whose products are made at once: they stay in the second cache until they are used.
+const CHUNK: usize = 32;
+
+/// `MOST`, `LESS` and `LEAST` are the numbers of rows that a block of the matrix product can have.
 #[inline(always)]
 unsafe fn forward<
     V: Vector,
     const A: usize,
     const M: usize,
     P: Points<A, M>,
-    const MR: usize,
+    const MOST: usize,
     const LESS: usize,
+    const LEAST: usize,
 >(
     shape: &Winograd,
     image: &[f32],
@@ -318,21 +323,30 @@ unsafe fn forward<
 ) {
     let tiles = shape.count();
     let (inputs, outputs) = (shape.in_channels, shape.padded_channels);
+    // The last block overlaps the one before it: as few rows as possible are computed twice.
+    let computed = |rows: &usize| tiles.next_multiple_of(*rows);
+    let fitting = [MOST, LESS, LEAST].into_iter().filter(|&rows| rows <= tiles);
+    let rows = fitting.min_by_key(computed).unwrap_or(LEAST);
     unsafe {
         transform_inputs::<V, A, M, P>(shape, image.as_ptr(), scratch.inputs.as_mut_ptr());
-        for point in 0..A * A {
-            let left = scratch.inputs.as_ptr().add(point * tiles * inputs);
-            let right = scratch.weights.as_ptr().add(point * inputs * outputs);
-            let products = scratch.products.as_mut_ptr().add(point * tiles * outputs);
-            // The last block overlaps the one before it: as few rows as possible are computed twice.
-            if tiles.next_multiple_of(LESS) < tiles.next_multiple_of(MR) {
-                multiply::<V, LESS>(tiles, inputs, outputs, left, right, products);
-            } else {
-                multiply::<V, MR>(tiles, inputs, outputs, left, right, products);
+        for first in (0..outputs).step_by(CHUNK) {
+            let channels = CHUNK.min(outputs - first);
+            let products = scratch.products.as_mut_ptr();
+            for point in 0..A * A {
+                let left = scratch.inputs.as_ptr().add(point * tiles * inputs);
+                let right = scratch.weights.as_ptr().add((point * outputs + first) * inputs);
+                let products = products.add(point * tiles * channels);
+                if rows == MOST {
+                    multiply::<V, MOST>(tiles, inputs, channels, left, right, products);
+                } else if rows == LESS {
+                    multiply::<V, LESS>(tiles, inputs, channels, left, right, products);
+                } else {
+                    multiply::<V, LEAST>(tiles, inputs, channels, left, right, products);
+                }
             }
+            let (biases, out) = (scratch.biases.as_ptr().add(first), out.as_mut_ptr().add(first));
+            transform_outputs::<V, A, M, P>(shape, channels, products, biases, out);
         }
-        let (products, biases) = (scratch.products.as_ptr(), scratch.biases.as_ptr());
-        transform_outputs::<V, A, M, P>(shape, products, biases, out.as_mut_ptr());
     }
 }
 
@@ -435,6 +449,7 @@ unsafe fn multiply<V: Vector, const MR: usize>(
 #[inline(always)]
 unsafe fn transform_outputs<V: Vector, const A: usize, const M: usize, P: Points<A, M>>(
     shape: &Winograd,
+    channels: usize,
     products: *const f32,
     biases: *const f32,
     out: *mut f32,
@@ -443,7 +458,7 @@ unsafe fn transform_outputs<V: Vector, const A: usize, const M: usize, P: Points
     let (height, width) = shape.outputs();
     for tile in 0..tiles {
         let (top, left) = (tile / across * M, tile % across * M);
-        for first in (0..outputs).step_by(V::LANES) {
+        for first in (0..channels).step_by(V::LANES) {
             unsafe {
                 let zero = V::splat(0.0);
                 let bias = V::load(biases.add(first));
@@ -451,7 +466,7 @@ unsafe fn transform_outputs<V: Vector, const A: usize, const M: usize, P: Points
                 for x in 0..A {
                     let mut values = [zero; A];
                     for y in 0..A {
-                        let place = ((y * A + x) * tiles + tile) * outputs + first;
+                        let place = ((y * A + x) * tiles + tile) * channels + first;
                         values[y] = V::load(products.add(place));
                     }
                     for y in 0..M {
@@ -526,6 +541,6 @@ mod tests {
         assert!(Winograd::new(Path::PORTABLE, Tiles::Two, (18, 18, 32), 5, 64).is_none());
         assert!(Winograd::new(path, Tiles::Two, (18, 18, 32), 3, 64).is_none());
         assert!(Winograd::new(path, Tiles::Two, (18, 18, 1), 5, 64).is_none());
-        assert!(Winograd::new(path, Tiles::Four, (9, 9, 32), 5, 64).is_none());
+        assert!(Winograd::new(path, Tiles::Four, (8, 12, 32), 5, 64).is_none());
     }
 }

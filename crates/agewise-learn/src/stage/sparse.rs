@@ -55,7 +55,7 @@ impl SparseGradient {
             let gradients = &gradients[place as usize..][..self.channels];
             for ((channel, &winner), &factor) in winners.iter().enumerate().zip(gradients) {
                 // Written in any case and kept only if alive: a branch here would be a coin toss.
-                let alive = (winner != NOBODY) & (factor != 0.0);
+                let alive = u32::from(winner != NOBODY) & u32::from(factor != 0.0);
                 let position = if winner == NOBODY { nobody } else { winner as usize };
                 let offset = self.patches[position];
                 self.by_channel.offer(channel, Entry { offset, factor }, alive);
@@ -90,12 +90,12 @@ impl Lists {
         Self { room, lens: vec![0; lists], entries }
     }
 
-    /// Writes an entry behind a list, where it stays only if it is kept.
+    /// Writes an entry behind a list, where it stays only if it is kept (1, not 0).
     #[inline]
-    fn offer(&mut self, list: usize, entry: Entry, keep: bool) {
+    fn offer(&mut self, list: usize, entry: Entry, kept: u32) {
         let len = &mut self.lens[list];
         self.entries[list * self.room + *len as usize] = entry;
-        *len += u32::from(keep);
+        *len += kept;
     }
 
     fn list(&self, index: usize) -> &[Entry] {

@@ -94,7 +94,7 @@ impl View {
     /// Anywhere, and mirrored half of the time.
     fn anywhere(samples: &Samples<'_>, field: Field, numbers: &mut impl Rng) -> Self {
         let shape = samples.images.shape();
-        let mut below = |limit: usize| (numbers.next_u64() >> 32) as usize * limit >> 32;
+        let mut below = |limit: usize| ((numbers.next_u64() >> 32) as usize * limit) >> 32;
         Self {
             top: below(shape.height as usize - field.height + 1),
             left: below(shape.width as usize - field.width + 1),

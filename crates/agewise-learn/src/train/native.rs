@@ -10,7 +10,7 @@ use agewise_core::{Error, Result, Seed};
 use std::sync::Arc;
 
 /// Images that are evaluated at once: enough for full tiles, few enough to stay in the cache.
-const EVALUATION_BATCH: usize = 100;
+const EVALUATION_BATCH: usize = 60;
 
 /// Trains a [`Model`].
 #[derive(Debug, Clone)]
