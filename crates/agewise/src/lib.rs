@@ -3,6 +3,8 @@
 //! This crate is the front door: it re-exports the rooms of the house and holds the `agewise` command.
 //!
 //! - [`core`][]: ages, policies, theory, participation metrics.
+//! - [`learn`][]: the learning engine.
+//! - [`data`][]: data sets on this machine.
 //! - [`report`][]: figures.
 //! - [`sim`][]: the selection simulator.
 //! - [`theory`][]: what the policies do, before anything is run.
@@ -20,10 +22,12 @@
 //! ```
 
 pub use agewise_core as core;
+pub use agewise_learn as learn;
 pub use agewise_report as report;
 pub use agewise_sim as sim;
 
 pub mod cli;
+pub mod data;
 mod format;
 mod looks;
 pub mod run_folder;

@@ -1,6 +1,7 @@
 //! The command line. Bad input ends with exit code 2, anything else that fails with 1.
 
 mod count;
+mod data;
 mod progress;
 mod simulate;
 mod sizes;
@@ -61,6 +62,7 @@ enum Command {
     Theory(theory::TheoryArgs),
     // Boxed: it has many more flags than the others.
     Simulate(Box<simulate::SimulateArgs>),
+    Data(data::DataArgs),
 }
 
 /// Runs the command line of this process.
@@ -69,6 +71,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Theory(args) => theory::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Data(args) => data::run(&args),
     };
     match result {
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,

@@ -80,6 +80,6 @@ mod tests {
         assert_eq!(shared(&[1.0, 33.0, 66.0], 100, 10), [10, 30, 60]);
         // Raising the first makes the second too small as well.
         assert_eq!(shared(&[0.0, 10.5, 89.5], 100, 10), [10, 10, 80]);
-        assert_eq!(shared(&[1e-190, 1.0, 1e15], 30, 10), [10, 10, 10]);
+        assert_eq!(shared(&[1e-180, 1.0, 1e15], 30, 10), [10, 10, 10]);
     }
 }

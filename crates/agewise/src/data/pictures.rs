@@ -1,0 +1,103 @@
+//! Pictures of a data set: samples of each class, and who has which labels.
+
+use crate::learn::data::{Images, Partition};
+use crate::report::{Axis, Figure, HeatMap, Panel, Series, SeriesStyle};
+use std::fmt::Write as _;
+
+/// A heat map shows no more columns and rows than this one by one.
+const COLUMNS: u32 = 300;
+const ROWS: u32 = 160;
+
+/// The most classes of which samples are shown.
+const MOST_CLASSES: u32 = 10;
+
+/// The first images of each class, as a grid.
+pub(super) fn samples(name: &str, images: &Images) -> Figure {
+    let shape = images.shape();
+    let per_class = (COLUMNS / shape.width).clamp(1, 10);
+    let per_panel = (ROWS / shape.height).clamp(1, 5);
+    let classes = images.classes().min(MOST_CLASSES);
+    let what = if shape.channels == 1 { "brightness" } else { "brightness (mean of the colours)" };
+    let mut caption = format!(
+        "The first {per_class} training images of each class, {} x {} pixels.",
+        shape.height, shape.width
+    );
+    if classes < images.classes() {
+        // Writing to a string cannot fail.
+        let _ = write!(caption, " Classes 0 to {} of {}.", classes - 1, images.classes());
+    }
+    let mut figure = Figure::new(format!("Samples of {name}"))
+        .caption(caption)
+        .columns(1)
+        .width(980.0)
+        .panel_height(500.0);
+    for first in (0..classes).step_by(per_panel as usize) {
+        let last = (first + per_panel).min(classes);
+        let map = HeatMap::new(
+            format!("Classes {first} to {}", last - 1),
+            Axis::linear("sample").integer_ticks(),
+            Axis::linear("class").integer_ticks(),
+            Axis::linear(what).range(0.0, 255.0),
+        )
+        .rows(rows(images, first..last, per_class as usize))
+        .extent((0.5, f64::from(per_class) + 0.5), (f64::from(first) - 0.5, f64::from(last) - 0.5));
+        figure = figure.panel(map);
+    }
+    figure
+}
+
+/// The brightness of the samples, row by row from the bottom: class by class, each upside down.
+fn rows(images: &Images, classes: std::ops::Range<u32>, per_class: usize) -> Vec<Vec<f64>> {
+    let shape = images.shape();
+    let (height, width) = (shape.height as usize, shape.width as usize);
+    let channels = shape.channels as usize;
+    let mut rows = Vec::new();
+    for class in classes {
+        let of_class = (0..images.len()).filter(|&i| u32::from(images.label(i)) == class);
+        let chosen: Vec<&[u8]> = of_class.take(per_class).map(|i| images.image(i)).collect();
+        for row in (0..height).rev() {
+            let mut values = Vec::with_capacity(per_class * width);
+            for image in &chosen {
+                let pixels = image[row * width * channels..][..width * channels].chunks(channels);
+                values.extend(pixels.map(|pixel| {
+                    pixel.iter().map(|&byte| f64::from(byte)).sum::<f64>() / channels as f64
+                }));
+            }
+            rows.push(values);
+        }
+    }
+    rows
+}
+
+/// Who has which labels, and how many images.
+pub(super) fn labels(title: &str, caption: &str, partition: &Partition) -> Figure {
+    let clients = partition.clients();
+    let sizes = partition.sizes();
+    let share = |class: usize| {
+        let of_client = |(client, &size): (usize, &usize)| {
+            f64::from(partition.histograms()[client][class]) / size as f64
+        };
+        sizes.iter().enumerate().map(of_client).collect::<Vec<f64>>()
+    };
+    let rows: Vec<Vec<f64>> = (0..partition.class_counts().len()).map(share).collect();
+    // From nothing to the largest share, so that even mixtures are not all dark.
+    let largest = rows.iter().flatten().copied().fold(0.2, f64::max);
+    let shares = HeatMap::new(
+        "Labels of each client",
+        Axis::linear("client").integer_ticks(),
+        Axis::linear("class").integer_ticks(),
+        Axis::linear("share of the client's images").range(0.0, largest),
+    )
+    .rows(rows);
+    let bars = Panel::new(
+        "Images of each client",
+        Axis::linear("client").integer_ticks().range(-0.5, clients as f64 - 0.5),
+        Axis::linear("images").integer_ticks(),
+    )
+    .series(Series::new(
+        "",
+        SeriesStyle::Bars,
+        sizes.iter().enumerate().map(|(client, &size)| (client as f64, size as f64)),
+    ));
+    Figure::new(title).caption(caption).columns(1).width(960.0).panel(shares).panel(bars)
+}
