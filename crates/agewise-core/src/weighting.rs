@@ -57,9 +57,7 @@ impl FromStr for Weighting {
 
     fn from_str(text: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|weighting| weighting.name() == text);
-        known.ok_or_else(|| {
-            Error::unknown("weighting", text, Self::ALL.iter().map(|w| w.name()))
-        })
+        known.ok_or_else(|| Error::unknown("weighting", text, Self::ALL.iter().map(|w| w.name())))
     }
 }
 

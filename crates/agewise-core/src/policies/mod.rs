@@ -30,9 +30,10 @@ mod law_policy;
 
 /// The policy of this name.
 pub fn find(name: &str) -> Result<&'static PolicyEntry> {
-    POLICIES.iter().find(|entry| entry.name == name).ok_or_else(|| {
-        Error::unknown("policy", name, POLICIES.iter().map(|entry| entry.name))
-    })
+    POLICIES
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| Error::unknown("policy", name, POLICIES.iter().map(|entry| entry.name)))
 }
 
 /// Makes a policy from its name and options.

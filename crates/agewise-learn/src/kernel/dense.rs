@@ -287,7 +287,7 @@ unsafe fn sum_of_rows<V: Vector>(
         for target in (0..targets).step_by(6) {
             for column in (0..whole).step_by(pair) {
                 unsafe {
-                    sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to)
+                    sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to);
                 }
             }
         }
@@ -295,7 +295,7 @@ unsafe fn sum_of_rows<V: Vector>(
         for column in (0..whole).step_by(pair) {
             for target in (0..targets).step_by(6) {
                 unsafe {
-                    sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to)
+                    sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to);
                 }
             }
         }

@@ -133,7 +133,7 @@ impl Model {
         serialize(views, Some(about)).map_err(|e| wrong(&e))
     }
 
-    /// The parameters from a safetensors file: exactly the tensors of this model, in 32 bits.
+    /// The parameters from a safetensors file: exactly the tensors of this model, finite and in 32 bits.
     pub fn from_safetensors(&self, file: &[u8]) -> Result<Vec<f32>> {
         let read = SafeTensors::deserialize(file).map_err(|error| {
             Error::new(
@@ -158,6 +158,9 @@ impl Model {
             let values = &mut parameters[tensor.offset..][..tensor.len()];
             for (place, bytes) in tensor.places().zip(view.data().chunks_exact(4)) {
                 values[place] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
+            if let Some(bad) = values.iter().find(|value| !value.is_finite()) {
+                return Err(Error::new(&tensor.name, bad, "finite numbers only"));
             }
         }
         let known = |name: &&str| self.tensors().iter().any(|tensor| tensor.name == *name);
@@ -216,6 +219,10 @@ mod tests {
             assert!(model.from_safetensors(&file[..cut]).is_err());
         }
         assert!(model.to_safetensors(&parameters[1..]).is_err());
+        let mut bad = parameters.clone();
+        bad[40] = f32::NAN;
+        let file_with_nan = model.to_safetensors(&bad).unwrap();
+        assert_eq!(model.from_safetensors(&file_with_nan).unwrap_err().field(), "fc1.weight");
         let other = ModelSpec::named("softmax", ImageShape::new(1, 4, 2), 3).unwrap();
         let error = Model::new(other).unwrap().from_safetensors(&file).unwrap_err().to_string();
         assert!(error.contains("conv1.bias"), "{error}");

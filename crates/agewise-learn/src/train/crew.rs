@@ -69,7 +69,12 @@ impl Crew {
             Some(indices) => indices.to_vec(),
             None => (0..samples.images.len() as u32).collect(),
         };
-        let pieces: Vec<&[u32]> = indices.chunks(PIECE).collect();
+        let pieces: Vec<&[u32]> = if indices.is_empty() {
+            // Nothing to do, but the parameters and the images are still checked.
+            vec![&[]]
+        } else {
+            indices.chunks(PIECE).collect()
+        };
         let results: Vec<std::sync::Mutex<Option<Result<Evaluation>>>> =
             pieces.iter().map(|_| std::sync::Mutex::default()).collect();
         self.work(

@@ -31,7 +31,7 @@ pub struct LocalTrainingParams {
     pub weight_decay: f32,
     /// FedProx: adds this times the distance to the global model to the gradient.
     pub proximal: f32,
-    /// Random crops and mirror images while training, where images are larger than the model's input.
+    /// While training, random crops (where images are larger than the model's input), mirrored half of the time.
     pub augment: bool,
 }
 
