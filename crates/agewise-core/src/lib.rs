@@ -38,7 +38,7 @@ pub use policies::{POLICIES, build as build_policy, find as find_policy};
 pub use policy::{
     Availability, LocalRule, Pick, Plan, Policy, PolicyEntry, Ranking, Report, Reports, Round,
 };
-pub use random::{Chance, Lot, Lots, Ranks, Seed, Sequence, Stream};
+pub use random::{Chance, CoarseRanks, Lot, Lots, Ranks, Seed, Sequence, Stream};
 pub use selector::{Cohort, Selector, SelectorState};
 pub use setting::{EmptyCohort, Setting, SettingParams, Start};
 pub use sizes::{SizeLaw, Sizes};
