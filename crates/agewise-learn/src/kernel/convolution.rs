@@ -20,6 +20,8 @@ pub(crate) struct Convolution {
     /// Where in the padded image the patch of each output begins.
     pub(super) positions: Vec<u32>,
     channels: usize,
+    /// Where the weights of each channel begin.
+    channel_offsets: Vec<u32>,
     /// Channels with those that fill up the last block.
     pub(super) padded_channels: usize,
     groups: Vec<Group>,
@@ -30,6 +32,52 @@ pub(crate) struct Convolution {
 pub(crate) struct Entry {
     pub(crate) offset: u32,
     pub(crate) factor: f32,
+}
+
+/// Lists of entries, with a fixed room for each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EntryLists {
+    room: usize,
+    lens: Vec<u32>,
+    entries: Vec<Entry>,
+}
+
+impl EntryLists {
+    /// So many empty lists.
+    pub(crate) fn new(lists: usize, room: usize) -> Self {
+        // One more: a list that is full may still be offered entries that are not kept.
+        let entries = vec![Entry::default(); lists * room + 1];
+        Self { room, lens: vec![0; lists], entries }
+    }
+
+    /// The number of lists.
+    pub(crate) fn len(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Empties all lists.
+    pub(crate) fn clear(&mut self) {
+        self.lens.fill(0);
+    }
+
+    /// Writes an entry behind a list, where it stays only if it is kept (1, not 0).
+    #[inline]
+    pub(crate) fn offer(&mut self, list: usize, entry: Entry, kept: u32) {
+        let len = &mut self.lens[list];
+        self.entries[list * self.room + *len as usize] = entry;
+        *len += kept;
+    }
+
+    /// The entries of one list.
+    #[inline]
+    pub(crate) fn list(&self, index: usize) -> &[Entry] {
+        &self.entries[index * self.room..][..self.lens[index] as usize]
+    }
+
+    /// Whether the entries of the first lists have no offset above `last`.
+    fn are_below(&self, lists: usize, last: u32) -> bool {
+        (0..lists).all(|list| self.list(list).iter().all(|entry| entry.offset <= last))
+    }
 }
 
 /// Registers of a patch, and of the weights of a channel, that are summed up together.
@@ -69,6 +117,7 @@ impl Convolution {
                 .flat_map(|row| (0..columns).map(move |column| position(row, column)))
                 .collect(),
             channels,
+            channel_offsets: (0..channels).map(|c| (c * kernel * row_len) as u32).collect(),
             padded_channels: channels.next_multiple_of(2 * path.lanes()),
             groups: groups(path.lanes(), kernel, row_len, row_stride),
         }
@@ -182,8 +231,8 @@ impl Convolution {
         }
     }
 
-    /// Adds to the gradient of one channel's weights: patches of the image that begins at `start`, by entries with
-    /// the offsets of their positions.
+    /// Adds to the gradient of the weights: patches of the image that begins at `start`. There is a list for each channel,
+    /// of entries with the offsets of their positions.
     ///
     /// # Panics
     /// If a buffer is too short or an entry lies outside of the image.
@@ -191,41 +240,36 @@ impl Convolution {
         &self,
         images: &Aligned,
         start: usize,
-        channel: usize,
-        entries: &[Entry],
+        lists: &EntryLists,
         gradient: &mut Aligned,
     ) {
         let last = self.positions.last().copied().unwrap_or(0);
         let source = &images.with_slack()[start..];
         assert!(source.len() >= self.image_len + Aligned::SLACK);
-        assert!(entries.iter().all(|entry| entry.offset <= last));
-        let taps = self.taps();
-        assert!((channel + 1) * taps <= gradient.len());
-        let target = &mut gradient.with_slack_mut()[channel * taps..];
-        self.accumulate(Gradient::Weights, target, source, entries);
+        assert!(lists.len() >= self.channels && lists.are_below(self.channels, last));
+        assert!(self.channels * self.taps() <= gradient.len());
+        self.accumulate(Gradient::Weights, gradient.with_slack_mut(), source, lists);
     }
 
-    /// Adds to the gradient of the inputs that one output sees: weights of channels, by entries with the offsets of
-    /// the channels. The gradient of the image begins at `start`.
+    /// Adds to the gradient of the image that begins at `start`: weights of channels. There is a list for each position, of
+    /// entries with the offsets of their channels.
     ///
     /// # Panics
     /// If a buffer is too short or an entry lies outside of the weights.
     pub(crate) fn add_input_gradient(
         &self,
         weights: &Aligned,
-        output: usize,
-        entries: &[Entry],
+        lists: &EntryLists,
         gradient: &mut Aligned,
         start: usize,
     ) {
         let taps = self.taps();
         assert!(weights.len() >= self.channels * taps);
         let last = ((self.channels - 1) * taps) as u32;
-        assert!(entries.iter().all(|entry| entry.offset <= last));
+        assert!(lists.len() >= self.positions() && lists.are_below(self.positions(), last));
         assert!(start + self.image_len <= gradient.len());
-        let begin = start + self.positions[output] as usize;
-        let target = &mut gradient.with_slack_mut()[begin..];
-        self.accumulate(Gradient::Inputs, target, weights.with_slack(), entries);
+        let target = &mut gradient.with_slack_mut()[start..];
+        self.accumulate(Gradient::Inputs, target, weights.with_slack(), lists);
     }
 
     /// Both gradients. The callers have checked that a patch and a channel's weights fit wherever an entry begins.
@@ -234,7 +278,7 @@ impl Convolution {
         gradient: Gradient,
         target: &mut [f32],
         source: &[f32],
-        entries: &[Entry],
+        lists: &EntryLists,
     ) {
         match self.path.0 {
             // SAFETY of both: the path says that the processor has the instructions. The registers of a group lie in
@@ -242,15 +286,21 @@ impl Convolution {
             // have room for one register.
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => unsafe {
-                accumulate_avx2(self, gradient, target.as_mut_ptr(), source.as_ptr(), entries);
+                accumulate_avx2(self, gradient, target.as_mut_ptr(), source.as_ptr(), lists);
             },
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx512 => unsafe {
-                accumulate_avx512(self, gradient, target.as_mut_ptr(), source.as_ptr(), entries);
+                accumulate_avx512(self, gradient, target.as_mut_ptr(), source.as_ptr(), lists);
             },
-            Instructions::Portable => {
-                accumulate_portable(self, gradient, target, source, entries);
-            }
+            Instructions::Portable => accumulate_portable(self, gradient, target, source, lists),
+        }
+    }
+
+    /// Where the target of each list begins.
+    fn origins(&self, gradient: Gradient) -> &[u32] {
+        match gradient {
+            Gradient::Weights => &self.channel_offsets,
+            Gradient::Inputs => &self.positions,
         }
     }
 
@@ -323,15 +373,17 @@ fn accumulate_portable(
     gradient: Gradient,
     target: &mut [f32],
     source: &[f32],
-    entries: &[Entry],
+    lists: &EntryLists,
 ) {
     let strides = shape.strides(gradient);
-    for row in 0..shape.kernel_rows {
-        let target = &mut target[row * strides.target..][..shape.row_len];
-        for entry in entries {
-            let begin = entry.offset as usize + row * strides.source;
-            for (sum, value) in target.iter_mut().zip(&source[begin..begin + shape.row_len]) {
-                *sum += entry.factor * value;
+    for (list, &origin) in shape.origins(gradient).iter().enumerate() {
+        for row in 0..shape.kernel_rows {
+            let target = &mut target[origin as usize + row * strides.target..][..shape.row_len];
+            for entry in lists.list(list) {
+                let begin = entry.offset as usize + row * strides.source;
+                for (sum, value) in target.iter_mut().zip(&source[begin..begin + shape.row_len]) {
+                    *sum += entry.factor * value;
+                }
             }
         }
     }
@@ -369,11 +421,17 @@ unsafe fn accumulate_avx2(
     gradient: Gradient,
     target: *mut f32,
     source: *const f32,
-    entries: &[Entry],
+    lists: &EntryLists,
 ) {
-    let (groups, strides) = (&shape.groups, shape.strides(gradient));
-    let begin = |group: &Group| gradient.begin(group);
-    unsafe { direct::accumulate::<__m256>(groups, begin, strides, target, source, entries) }
+    let (origins, strides) = (shape.origins(gradient), shape.strides(gradient));
+    // One group of all lists after the other: its part of the source stays in the first cache.
+    for group in &shape.groups {
+        let (to, from) = gradient.begin(group);
+        unsafe {
+            let (target, source) = (target.add(to), source.add(from));
+            direct::accumulate::<__m256>(group, strides, origins, target, source, lists);
+        }
+    }
 }
 
 /// # Safety
@@ -385,9 +443,15 @@ unsafe fn accumulate_avx512(
     gradient: Gradient,
     target: *mut f32,
     source: *const f32,
-    entries: &[Entry],
+    lists: &EntryLists,
 ) {
-    let (groups, strides) = (&shape.groups, shape.strides(gradient));
-    let begin = |group: &Group| gradient.begin(group);
-    unsafe { direct::accumulate::<__m512>(groups, begin, strides, target, source, entries) }
+    let (origins, strides) = (shape.origins(gradient), shape.strides(gradient));
+    // One group of all lists after the other: its part of the source stays in the first cache.
+    for group in &shape.groups {
+        let (to, from) = gradient.begin(group);
+        unsafe {
+            let (target, source) = (target.add(to), source.add(from));
+            direct::accumulate::<__m512>(group, strides, origins, target, source, lists);
+        }
+    }
 }

@@ -6,7 +6,7 @@
 //! to rows. Tiles of the result stay in registers.
 
 use super::matrix::{Matrix, MatrixMut, product};
-use super::vector::Vector;
+use super::vector::{Vector, prefetch};
 use super::{Instructions, Path};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m512};
@@ -29,6 +29,9 @@ const ROW_BLOCK: usize = 64;
 
 /// Columns whose part of all rows fits into the first cache.
 const COLUMN_BLOCK: usize = 128;
+
+/// Floats in a cache line.
+const LINE: usize = 16;
 
 /// Runs a tile function with as many rows as there are: all numbers of rows and columns have their own code.
 macro_rules! tile {
@@ -163,6 +166,14 @@ unsafe fn forward<V: Vector>(
                     let left = weights.add(output * inputs + begin);
                     let right = batch.add(sample * inputs + begin);
                     let to = scores.add(sample * outputs + output);
+                    // A share of the rows that come next, which are far away.
+                    let share = len.div_ceil(count.div_ceil(3)).next_multiple_of(LINE);
+                    let ahead = sample / 3 * share;
+                    for row in 4..8 {
+                        for line in (ahead..len.min(ahead + share)).step_by(LINE) {
+                            prefetch(left.wrapping_add(row * inputs + line));
+                        }
+                    }
                     tile!(rows, [4 1 2 3], |R| tile!(columns, [3 1 2], |C| {
                         inner_products::<V, R, C>(len, inputs, left, right, outputs, to);
                     }));
@@ -286,6 +297,10 @@ unsafe fn sum_of_rows<V: Vector>(
     if by_row {
         for target in (0..targets).step_by(6) {
             for column in (0..whole).step_by(pair) {
+                // The targets that come next are far away.
+                for row in target + 6..target + 12 {
+                    prefetch(to.wrapping_add(row * sum.stride + column));
+                }
                 unsafe {
                     sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to);
                 }
@@ -294,6 +309,11 @@ unsafe fn sum_of_rows<V: Vector>(
     } else {
         for column in (0..whole).step_by(pair) {
             for target in (0..targets).step_by(6) {
+                // A share of the columns that come next.
+                let share = sum.len.div_ceil(targets.div_ceil(6));
+                for row in (target / 6 * share..sum.len).take(share) {
+                    prefetch(rows.wrapping_add(row * sum.stride + column + pair));
+                }
                 unsafe {
                     sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to);
                 }

@@ -8,7 +8,7 @@
 //! are sums over lists of those that are not: a patch of the input for the weights, the weights of a channel for the
 //! input. Both are the same kernel, [`accumulate`].
 
-use super::convolution::{Convolution, Entry, Group};
+use super::convolution::{Convolution, EntryLists, Group};
 use super::vector::Vector;
 
 /// Computes all outputs of one image into `out`, `positions` by padded channels.
@@ -74,49 +74,46 @@ pub(super) struct Strides {
     pub(super) source: usize,
 }
 
-/// For all registers of all groups: `target += sum over entries of factor * source[offset..]`. A group begins at
-/// `begin(group)` of the target and of the source.
+/// For all registers of a group and all lists: `target += sum over entries of factor * source[offset..]`, where the
+/// targets of the lists begin at their origins.
 ///
 /// # Safety
-/// The instructions of `V` are available, and for every register of a group that many floats can be read at `source` plus
-/// any entry's offset, and read and written at `target`.
+/// The instructions of `V` are available, and for every register of the group that many floats can be read at `source` plus
+/// any entry's offset, and read and written at `target` plus any origin.
 #[inline(always)]
 pub(super) unsafe fn accumulate<V: Vector>(
-    groups: &[Group],
-    begin: impl Fn(&Group) -> (usize, usize),
+    group: &Group,
     strides: Strides,
+    origins: &[u32],
     target: *mut f32,
     source: *const f32,
-    entries: &[Entry],
+    lists: &EntryLists,
 ) {
-    for group in groups {
-        let (to, from) = begin(group);
-        let (target, source) = unsafe { (target.add(to), source.add(from)) };
-        // One arm for each number of registers, so that all of them have a name.
-        macro_rules! arms {
-            ($($count:literal)*) => {
-                match (group.registers, group.lanes == V::LANES) {
-                    $(($count, true) => unsafe {
-                        accumulate_in::<V, $count, false>(group, strides, target, source, entries);
-                    },
-                    ($count, false) => unsafe {
-                        accumulate_in::<V, $count, true>(group, strides, target, source, entries);
-                    })*
-                    _ => unreachable!("groups have 1 to 10 registers"),
-                }
-            };
-        }
-        arms!(10 5 1 2 3 4 6 7 8 9);
+    // One arm for each number of registers, so that all of them have a name.
+    macro_rules! arms {
+        ($($count:literal)*) => {
+            match (group.registers, group.lanes == V::LANES) {
+                $(($count, true) => unsafe {
+                    accumulate_in::<V, $count, false>(group, strides, origins, target, source, lists);
+                },
+                ($count, false) => unsafe {
+                    accumulate_in::<V, $count, true>(group, strides, origins, target, source, lists);
+                })*
+                _ => unreachable!("groups have 1 to 10 registers"),
+            }
+        };
     }
+    arms!(10 5 1 2 3 4 6 7 8 9);
 }
 
 #[inline(always)]
 unsafe fn accumulate_in<V: Vector, const N: usize, const MASKED: bool>(
     group: &Group,
     strides: Strides,
+    origins: &[u32],
     target: *mut f32,
     source: *const f32,
-    entries: &[Entry],
+    lists: &EntryLists,
 ) {
     /// A load that begins before the zeros ends in so many of them as there are lanes to leave out.
     const MASK: [f32; 32] = {
@@ -128,31 +125,38 @@ unsafe fn accumulate_in<V: Vector, const N: usize, const MASKED: bool>(
         }
         mask
     };
-    // Registers side by side have a distance that the compiler knows.
-    let distance = |stride: usize| if group.by_rows { stride } else { V::LANES };
-    let (to, from) = (distance(strides.target), distance(strides.source));
-    unsafe {
-        let mask = V::load(MASK.as_ptr().add(16 - group.lanes));
-        let zero = V::splat(0.0);
-        let mut sums: [V; N] = std::array::from_fn(|j| V::load(target.add(j * to)));
-        for entry in entries {
-            let mut factor = V::splat(entry.factor);
-            if MASKED {
-                factor = factor.mul_add(mask, zero);
-            }
-            let values = source.add(entry.offset as usize);
-            if group.by_rows {
-                for j in 0..N {
-                    sums[j] = factor.mul_add(V::load(values.add(j * from)), sums[j]);
-                }
-            } else {
-                for j in 0..N {
-                    sums[j] = factor.mul_add(V::load(values.add(j * V::LANES)), sums[j]);
-                }
-            }
+    let to = if group.by_rows { strides.target } else { V::LANES };
+    for (list, &origin) in origins.iter().enumerate() {
+        let entries = lists.list(list);
+        if entries.is_empty() {
+            continue;
         }
-        for j in 0..N {
-            sums[j].store(target.add(j * to));
+        unsafe {
+            let target = target.add(origin as usize);
+            let mask = V::load(MASK.as_ptr().add(16 - group.lanes));
+            let zero = V::splat(0.0);
+            let mut sums: [V; N] = std::array::from_fn(|j| V::load(target.add(j * to)));
+            for entry in entries {
+                let mut factor = V::splat(entry.factor);
+                if MASKED {
+                    factor = factor.mul_add(mask, zero);
+                }
+                let values = source.add(entry.offset as usize);
+                // Registers side by side have a distance that the compiler knows.
+                if group.by_rows {
+                    for j in 0..N {
+                        let value = V::load(values.add(j * strides.source));
+                        sums[j] = factor.mul_add(value, sums[j]);
+                    }
+                } else {
+                    for j in 0..N {
+                        sums[j] = factor.mul_add(V::load(values.add(j * V::LANES)), sums[j]);
+                    }
+                }
+            }
+            for j in 0..N {
+                sums[j].store(target.add(j * to));
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ mod vector;
 mod winograd;
 
 pub(crate) use aligned::Aligned;
-pub(crate) use convolution::{Convolution, Entry};
+pub(crate) use convolution::{Convolution, Entry, EntryLists};
 pub(crate) use dense::Dense;
 pub(crate) use elementwise::{add_scaled, all_finite, blend};
 pub(crate) use matrix::{Matrix, MatrixMut, product};

@@ -24,6 +24,19 @@ pub(super) trait Vector: Copy {
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
 }
 
+/// Asks for the cache line at an address, which may be anywhere: nothing happens if nothing is there.
+#[inline(always)]
+pub(super) fn prefetch(from: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, and it never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(from.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = from;
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Vector;

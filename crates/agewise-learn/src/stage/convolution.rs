@@ -152,26 +152,15 @@ impl Stage for ConvolutionStage {
             );
             entries += sparse.len();
             let start = image * self.kernel.image_len;
-            for channel in 0..self.channels {
-                let entries = sparse.of_channel(channel);
-                gradient[self.weights.len() + channel] +=
-                    entries.iter().map(|entry| entry.factor).sum::<f32>();
-                self.kernel.add_weight_gradient(flow.input, start, channel, entries, gradient);
+            for (channel, sum) in gradient[self.weights.len()..].iter_mut().enumerate() {
+                let entries = sparse.by_channel().list(channel);
+                *sum += entries.iter().map(|entry| entry.factor).sum::<f32>();
             }
+            self.kernel.add_weight_gradient(flow.input, start, sparse.by_channel(), gradient);
             if let Some(input_gradient) = &mut flow.input_gradient {
                 input_gradient[start..][..self.kernel.image_len].fill(0.0);
-                for position in 0..self.kernel.positions() {
-                    let entries = sparse.of_position(position);
-                    if !entries.is_empty() {
-                        self.kernel.add_input_gradient(
-                            weights,
-                            position,
-                            entries,
-                            input_gradient,
-                            start,
-                        );
-                    }
-                }
+                let lists = sparse.by_position();
+                self.kernel.add_input_gradient(weights, lists, input_gradient, start);
             }
         }
         let gradients = 1 + u64::from(flow.input_gradient.is_some());

@@ -12,7 +12,7 @@ pub(crate) use convolution::{ConvolutionStage, PoolStage};
 pub(crate) use dense::DenseStage;
 pub(crate) use rectifier::RectifierStage;
 
-use crate::kernel::{Aligned, Entry, WinogradScratch, blend};
+use crate::kernel::{Aligned, WinogradScratch, blend};
 use sparse::SparseGradient;
 use std::fmt::Debug;
 use std::ops::Range;

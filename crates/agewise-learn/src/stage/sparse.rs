@@ -1,24 +1,15 @@
 //! Gradients of a convolution's outputs that are not zero, in the two orders in which they are used.
 
-use super::Entry;
-use crate::kernel::NOBODY;
+use crate::kernel::{Entry, EntryLists, NOBODY};
 
 /// The gradient of one image's outputs as lists.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SparseGradient {
     channels: usize,
-    by_channel: Lists,
-    by_position: Lists,
+    by_channel: EntryLists,
+    by_position: EntryLists,
     /// Where the patch of each position begins; one more for nobody.
     patches: Vec<u32>,
-}
-
-/// Lists with a fixed room for each.
-#[derive(Debug, Clone, Default)]
-struct Lists {
-    room: usize,
-    lens: Vec<u32>,
-    entries: Vec<Entry>,
 }
 
 impl SparseGradient {
@@ -32,9 +23,9 @@ impl SparseGradient {
     ) -> Self {
         Self {
             channels,
-            by_channel: Lists::new(channels, outputs),
+            by_channel: EntryLists::new(channels, outputs),
             // The last list is for nobody, and nobody looks at it.
-            by_position: Lists::new(patches.len() + 1, channels * most_windows),
+            by_position: EntryLists::new(patches.len() + 1, channels * most_windows),
             patches: patches.iter().copied().chain([0]).collect(),
         }
     }
@@ -48,8 +39,8 @@ impl SparseGradient {
         places: &[u32],
         taps: Option<usize>,
     ) {
-        self.by_channel.lens.fill(0);
-        self.by_position.lens.fill(0);
+        self.by_channel.clear();
+        self.by_position.clear();
         let nobody = self.patches.len() - 1;
         for (winners, &place) in winners.chunks_exact(self.channels).zip(places) {
             let gradients = &gradients[place as usize..][..self.channels];
@@ -67,39 +58,19 @@ impl SparseGradient {
         }
     }
 
-    /// The entries of one channel, with the offsets of their patches, which increase.
-    pub(crate) fn of_channel(&self, channel: usize) -> &[Entry] {
-        self.by_channel.list(channel)
+    /// The entries of each channel, with the offsets of their patches.
+    pub(crate) fn by_channel(&self) -> &EntryLists {
+        &self.by_channel
     }
 
-    /// The entries of one position, with the offsets of their channels' weights.
-    pub(crate) fn of_position(&self, position: usize) -> &[Entry] {
-        self.by_position.list(position)
+    /// The entries of each position, with the offsets of their channels' weights.
+    pub(crate) fn by_position(&self) -> &EntryLists {
+        &self.by_position
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.by_channel.lens.iter().map(|&len| len as usize).sum()
-    }
-}
-
-impl Lists {
-    fn new(lists: usize, room: usize) -> Self {
-        // One more: a list that is full may still be offered entries that are not kept.
-        let entries = vec![Entry::default(); lists * room + 1];
-        Self { room, lens: vec![0; lists], entries }
-    }
-
-    /// Writes an entry behind a list, where it stays only if it is kept (1, not 0).
-    #[inline]
-    fn offer(&mut self, list: usize, entry: Entry, kept: u32) {
-        let len = &mut self.lens[list];
-        self.entries[list * self.room + *len as usize] = entry;
-        *len += kept;
-    }
-
-    fn list(&self, index: usize) -> &[Entry] {
-        &self.entries[index * self.room..][..self.lens[index] as usize]
+        (0..self.channels).map(|channel| self.by_channel.list(channel).len()).sum()
     }
 }
 
@@ -116,13 +87,13 @@ mod tests {
         for _ in 0..2 {
             sparse.sort(&winners, &gradients, &[1, 4], Some(100));
             let entry = |offset, factor| Entry { offset, factor };
-            assert_eq!(sparse.of_channel(0), [entry(30, 1.0), entry(30, 4.0)]);
-            assert_eq!(sparse.of_channel(1), []);
-            assert_eq!(sparse.of_channel(2), [entry(0, 3.0), entry(20, 6.0)]);
-            assert_eq!(sparse.of_position(0), [entry(200, 3.0)]);
-            assert_eq!(sparse.of_position(1), []);
-            assert_eq!(sparse.of_position(2), [entry(200, 6.0)]);
-            assert_eq!(sparse.of_position(3), [entry(0, 1.0), entry(0, 4.0)]);
+            assert_eq!(sparse.by_channel().list(0), [entry(30, 1.0), entry(30, 4.0)]);
+            assert_eq!(sparse.by_channel().list(1), []);
+            assert_eq!(sparse.by_channel().list(2), [entry(0, 3.0), entry(20, 6.0)]);
+            assert_eq!(sparse.by_position().list(0), [entry(200, 3.0)]);
+            assert_eq!(sparse.by_position().list(1), []);
+            assert_eq!(sparse.by_position().list(2), [entry(200, 6.0)]);
+            assert_eq!(sparse.by_position().list(3), [entry(0, 1.0), entry(0, 4.0)]);
             assert_eq!(sparse.len(), 4);
         }
     }
