@@ -309,11 +309,6 @@ unsafe fn sum_of_rows<V: Vector>(
     } else {
         for column in (0..whole).step_by(pair) {
             for target in (0..targets).step_by(6) {
-                // A share of the columns that come next.
-                let share = sum.len.div_ceil(targets.div_ceil(6));
-                for row in (target / 6 * share..sum.len).take(share) {
-                    prefetch(rows.wrapping_add(row * sum.stride + column + pair));
-                }
                 unsafe {
                     sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to);
                 }

@@ -146,6 +146,10 @@ impl Winograd {
         }
     }
 
+    fn image_len(&self) -> usize {
+        self.height * self.width * self.in_channels
+    }
+
     fn points(&self) -> usize {
         (self.side() + KERNEL - 1).pow(2)
     }
@@ -157,6 +161,24 @@ impl Winograd {
 
     fn tiles_across(&self) -> usize {
         self.outputs().1.div_ceil(self.side())
+    }
+
+    /// Images that are best computed together: few tiles make thin matrices.
+    pub(crate) fn group(&self) -> usize {
+        match self.tiles {
+            Tiles::Two => 1,
+            Tiles::Four => 3,
+        }
+    }
+
+    /// Output channels whose products are made at once: they stay in the second cache until they are used.
+    fn chunk(&self) -> usize {
+        let chunk = match self.tiles {
+            Tiles::Two => 32,
+            Tiles::Four => 16,
+        };
+        // At least one block of the matrix product.
+        chunk.max(2 * self.path.lanes()).min(self.padded_channels)
     }
 
     /// Tiles of an image.
@@ -174,8 +196,8 @@ impl Winograd {
         WinogradScratch {
             weights: Aligned::zeros(points * self.in_channels * self.padded_channels),
             biases: Aligned::zeros(self.padded_channels),
-            inputs: Aligned::zeros(points * self.count() * self.in_channels),
-            products: Aligned::zeros(points * self.count() * self.padded_channels.min(CHUNK)),
+            inputs: Aligned::zeros(points * self.group() * self.count() * self.in_channels),
+            products: Aligned::zeros(points * self.group() * self.count() * self.chunk()),
         }
     }
 
@@ -231,32 +253,33 @@ impl Winograd {
         }
     }
 
-    /// The outputs of the image that begins at `start`: positions by padded channels.
+    /// The outputs of so many images, the first of which begins at `start`: for each of them positions by padded channels.
     ///
     /// # Panics
-    /// If a buffer is too short.
+    /// If there are more than [`Self::group`], or a buffer is too short.
     pub(crate) fn forward(
         &self,
         images: &Aligned,
         start: usize,
+        count: usize,
         scratch: &mut WinogradScratch,
         out: &mut Aligned,
     ) {
-        let image = &images[start..][..self.height * self.width * self.in_channels];
+        let images = &images[start..][..count * self.image_len()];
         let (rows, columns) = self.outputs();
-        assert!(out.len() >= rows * columns * self.padded_channels);
+        assert!(count <= self.group());
+        assert!(out.len() >= count * rows * columns * self.padded_channels);
         let points = self.points();
         assert!(scratch.weights.len() >= points * self.in_channels * self.padded_channels);
-        assert!(scratch.inputs.len() >= points * self.count() * self.in_channels);
-        let chunk = self.padded_channels.min(CHUNK);
-        assert!(scratch.products.len() >= points * self.count() * chunk);
+        assert!(scratch.inputs.len() >= points * count * self.count() * self.in_channels);
+        assert!(scratch.products.len() >= points * count * self.count() * self.chunk());
         assert!(scratch.biases.len() >= self.padded_channels);
         match self.path.0 {
             // SAFETY: the path says that the processor has the instructions, and the buffers were checked.
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe { forward_avx2(self, image, scratch, out) },
+            Instructions::Avx2 => unsafe { forward_avx2(self, images, scratch, out) },
             #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe { forward_avx512(self, image, scratch, out) },
+            Instructions::Avx512 => unsafe { forward_avx512(self, images, scratch, out) },
             // Never made for this path.
             Instructions::Portable => {}
         }
@@ -272,14 +295,14 @@ const FEWEST_TILES: usize = 9;
 #[target_feature(enable = "avx2,fma")]
 unsafe fn forward_avx2(
     shape: &Winograd,
-    image: &[f32],
+    images: &[f32],
     scratch: &mut WinogradScratch,
     out: &mut [f32],
 ) {
     unsafe {
         match shape.tiles {
-            Tiles::Two => forward::<__m256, 6, 2, Two, 6, 5, 4>(shape, image, scratch, out),
-            Tiles::Four => forward::<__m256, 8, 4, Four, 6, 5, 4>(shape, image, scratch, out),
+            Tiles::Two => forward::<__m256, 6, 2, Two, 6, 5, 4>(shape, images, scratch, out),
+            Tiles::Four => forward::<__m256, 8, 4, Four, 6, 5, 4>(shape, images, scratch, out),
         }
     }
 }
@@ -290,20 +313,17 @@ unsafe fn forward_avx2(
 #[target_feature(enable = "avx512f")]
 unsafe fn forward_avx512(
     shape: &Winograd,
-    image: &[f32],
+    images: &[f32],
     scratch: &mut WinogradScratch,
     out: &mut [f32],
 ) {
     unsafe {
         match shape.tiles {
-            Tiles::Two => forward::<__m512, 6, 2, Two, 14, 12, 9>(shape, image, scratch, out),
-            Tiles::Four => forward::<__m512, 8, 4, Four, 14, 12, 9>(shape, image, scratch, out),
+            Tiles::Two => forward::<__m512, 6, 2, Two, 14, 12, 9>(shape, images, scratch, out),
+            Tiles::Four => forward::<__m512, 8, 4, Four, 14, 12, 9>(shape, images, scratch, out),
         }
     }
 }
-
-/// Output channels whose products are made at once: they stay in the second cache until they are used.
-const CHUNK: usize = 32;
 
 /// `MOST`, `LESS` and `LEAST` are the numbers of rows that a block of the matrix product can have.
 #[inline(always)]
@@ -317,20 +337,20 @@ unsafe fn forward<
     const LEAST: usize,
 >(
     shape: &Winograd,
-    image: &[f32],
+    images: &[f32],
     scratch: &mut WinogradScratch,
     out: &mut [f32],
 ) {
-    let tiles = shape.count();
+    let tiles = images.len() / shape.image_len() * shape.count();
     let (inputs, outputs) = (shape.in_channels, shape.padded_channels);
     // The last block overlaps the one before it: as few rows as possible are computed twice.
     let computed = |rows: &usize| tiles.next_multiple_of(*rows);
     let fitting = [MOST, LESS, LEAST].into_iter().filter(|&rows| rows <= tiles);
     let rows = fitting.min_by_key(computed).unwrap_or(LEAST);
     unsafe {
-        transform_inputs::<V, A, M, P>(shape, image.as_ptr(), scratch.inputs.as_mut_ptr());
-        for first in (0..outputs).step_by(CHUNK) {
-            let channels = CHUNK.min(outputs - first);
+        transform_inputs::<V, A, M, P>(shape, tiles, images.as_ptr(), scratch.inputs.as_mut_ptr());
+        for first in (0..outputs).step_by(shape.chunk()) {
+            let channels = shape.chunk().min(outputs - first);
             let products = scratch.products.as_mut_ptr();
             for point in 0..A * A {
                 let left = scratch.inputs.as_ptr().add(point * tiles * inputs);
@@ -345,7 +365,7 @@ unsafe fn forward<
                 }
             }
             let (biases, out) = (scratch.biases.as_ptr().add(first), out.as_mut_ptr().add(first));
-            transform_outputs::<V, A, M, P>(shape, channels, products, biases, out);
+            transform_outputs::<V, A, M, P>(shape, tiles, channels, products, biases, out);
         }
     }
 }
@@ -372,12 +392,15 @@ unsafe fn combine<V: Vector, const N: usize>(factors: &[f32; N], values: &[V; N]
 #[inline(always)]
 unsafe fn transform_inputs<V: Vector, const A: usize, const M: usize, P: Points<A, M>>(
     shape: &Winograd,
-    image: *const f32,
+    tiles: usize,
+    images: *const f32,
     transformed: *mut f32,
 ) {
-    let (tiles, across, inputs) = (shape.count(), shape.tiles_across(), shape.in_channels);
+    let (across, inputs) = (shape.tiles_across(), shape.in_channels);
     for tile in 0..tiles {
-        let (top, left) = (tile / across * M, tile % across * M);
+        let (image, place) = (tile / shape.count(), tile % shape.count());
+        let image = unsafe { images.add(image * shape.image_len()) };
+        let (top, left) = (place / across * M, place % across * M);
         // What lies behind the image is zero, as if the border were wider.
         let (down, right) = (A.min(shape.height - top), A.min(shape.width - left));
         for first in (0..inputs).step_by(V::LANES) {
@@ -449,15 +472,18 @@ unsafe fn multiply<V: Vector, const MR: usize>(
 #[inline(always)]
 unsafe fn transform_outputs<V: Vector, const A: usize, const M: usize, P: Points<A, M>>(
     shape: &Winograd,
+    tiles: usize,
     channels: usize,
     products: *const f32,
     biases: *const f32,
     out: *mut f32,
 ) {
-    let (tiles, across, outputs) = (shape.count(), shape.tiles_across(), shape.padded_channels);
+    let (across, outputs) = (shape.tiles_across(), shape.padded_channels);
     let (height, width) = shape.outputs();
     for tile in 0..tiles {
-        let (top, left) = (tile / across * M, tile % across * M);
+        let (image, place) = (tile / shape.count(), tile % shape.count());
+        let out = unsafe { out.add(image * height * width * outputs) };
+        let (top, left) = (place / across * M, place % across * M);
         for first in (0..channels).step_by(V::LANES) {
             unsafe {
                 let zero = V::splat(0.0);
@@ -520,8 +546,18 @@ mod tests {
                     };
                     let mut scratch = winograd.scratch();
                     winograd.prepare(&weights, &biases, &mut scratch);
-                    let mut out = Aligned::zeros(plain.positions() * winograd.padded_channels);
-                    winograd.forward(&images, image_len, &mut scratch, &mut out);
+                    // The second of two images, alone or with the first.
+                    let plane = plain.positions() * winograd.padded_channels;
+                    let mut out = Aligned::zeros(winograd.group() * plane);
+                    let count = winograd.group().min(2);
+                    winograd.forward(
+                        &images,
+                        (2 - count) * image_len,
+                        count,
+                        &mut scratch,
+                        &mut out,
+                    );
+                    let out = &out[(count - 1) * plane..][..plane];
                     let rows = out.chunks_exact(winograd.padded_channels);
                     let expected = expected.chunks_exact(plain.plane_stride());
                     let pairs =

@@ -74,6 +74,7 @@ impl Stage for ConvolutionStage {
 
     fn scratch(&self, batch: usize) -> Scratch {
         let windows = self.windows.outputs();
+        let group = self.tiles.iter().flatten().map(Winograd::group).max().unwrap_or(1);
         Scratch {
             packed: Aligned::zeros(self.kernel.packed_len()),
             weights: Aligned::zeros(self.weights.len()),
@@ -81,7 +82,7 @@ impl Stage for ConvolutionStage {
                 self.tiles[purpose].as_ref().map(Winograd::scratch).unwrap_or_default()
             }),
             patches: vec![0.0; self.kernel.patches_len()],
-            plane: Aligned::zeros(self.kernel.plane_len()),
+            planes: Aligned::zeros(group * self.kernel.plane_len()),
             winners: vec![NOBODY; batch * self.outputs()],
             gradient: Aligned::zeros(self.weights.len() + self.channels),
             sparse: SparseGradient::new(
@@ -115,26 +116,30 @@ impl Stage for ConvolutionStage {
         output: &mut Aligned,
         scratch: &mut Scratch,
     ) {
-        for image in 0..count {
-            let start = image * self.kernel.image_len;
-            let Scratch { packed, patches, plane, winners, tiles, .. } = scratch;
+        let Scratch { packed, patches, planes, winners, tiles, .. } = scratch;
+        let group = self.tiles(purpose).map_or(1, Winograd::group);
+        for first in (0..count).step_by(group) {
+            let images = group.min(count - first);
+            let start = first * self.kernel.image_len;
             match self.tiles(purpose) {
                 Some(by_tiles) => {
-                    by_tiles.forward(input, start, &mut tiles[purpose as usize], plane);
+                    let scratch = &mut tiles[purpose as usize];
+                    by_tiles.forward(input, start, images, scratch, planes);
                 }
-                None => self.kernel.forward(input, start, packed, patches, plane),
+                None => self.kernel.forward(input, start, packed, patches, planes),
             }
-            let plane = Plane {
-                values: plane,
-                stride: self.kernel.plane_stride(),
-                channels: self.channels,
-            };
-            let pooled = Pooled {
-                places: &self.places,
-                out: &mut output[image * self.output.len()..][..self.output.len()],
-                winners: &mut winners[image * self.outputs()..][..self.outputs()],
-            };
-            self.windows.forward(self.path, self.rectify, plane, pooled);
+            for (image, values) in
+                (first..count).zip(planes.chunks_exact(self.kernel.plane_len()).take(images))
+            {
+                let plane =
+                    Plane { values, stride: self.kernel.plane_stride(), channels: self.channels };
+                let pooled = Pooled {
+                    places: &self.places,
+                    out: &mut output[image * self.output.len()..][..self.output.len()],
+                    winners: &mut winners[image * self.outputs()..][..self.outputs()],
+                };
+                self.windows.forward(self.path, self.rectify, plane, pooled);
+            }
         }
     }
 

@@ -79,8 +79,8 @@ pub(crate) struct Scratch {
     tiles: [WinogradScratch; 2],
     /// Patches of one image, for the portable path.
     patches: Vec<f32>,
-    /// Outputs of one image before they are pooled.
-    plane: Aligned,
+    /// Outputs of one image, or of a few, before they are pooled.
+    planes: Aligned,
     /// For every output of the batch the position that won it.
     winners: Vec<u32>,
     /// The gradient of the parameters.
