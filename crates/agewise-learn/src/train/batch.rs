@@ -36,7 +36,7 @@ impl<'a> Samples<'a> {
         self.len() == 0
     }
 
-    /// Samples from `begin` to before `end`.
+    /// Which image a sample is.
     pub(crate) fn index(&self, sample: usize) -> usize {
         self.indices.map_or(sample, |indices| indices[sample] as usize)
     }
