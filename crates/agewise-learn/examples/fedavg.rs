@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let trainer = Trainer::new(Model::new(spec)?);
     let training = LocalTrainingParams { decay: 1.0, ..Default::default() }.check()?;
     let server = Server::new(ServerRule::Average, trainer.parameters())?;
-    let mut federation = Federation::new(trainer.initial(seed), server);
+    let mut federation = Federation::new(trainer.initial(seed), server)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut crew = Crew::new(&trainer, threads)?;
 

@@ -81,12 +81,24 @@ impl Aggregator {
     }
 
     /// Moves the global model: the offered weight is shared by those that were accepted, and what is missing to 1 (the
-    /// weights of an unbiased policy add up to 1 on average only) stays with the old model.
-    pub fn finish(&mut self, server: &mut Server, global: &mut [f32]) {
-        if self.accepted > 0.0 {
-            let scale = (self.offered / self.accepted) as f32;
-            server.apply(&self.sum, scale, (1.0 - self.offered) as f32, global);
+    /// weights of an unbiased policy add up to 1 on average only) stays with the old model. An average that is not finite
+    /// is an error, and the model stays as it is.
+    pub fn finish(&mut self, server: &mut Server, global: &mut [f32]) -> Result<()> {
+        if self.accepted <= 0.0 {
+            return Ok(());
         }
+        server.check(global.len())?;
+        let scale = (self.offered / self.accepted) as f32;
+        let rest = (1.0 - self.offered) as f32;
+        for (sum, &old) in self.sum.iter_mut().zip(&*global) {
+            *sum = scale * *sum + rest * old;
+        }
+        if !all_finite(&self.sum) {
+            let value = format!("weights that add up to {} and {}", self.offered, self.accepted);
+            return Err(Error::new("average", value, "weights that keep every parameter finite"));
+        }
+        server.apply(&self.sum, global);
+        Ok(())
     }
 }
 
@@ -164,31 +176,35 @@ impl Server {
         })
     }
 
-    /// The average is `scale * sum + rest * global`.
-    fn apply(&mut self, sum: &[f32], scale: f32, rest: f32, global: &mut [f32]) {
-        // Plain averages do not need the old model at all.
-        let average =
-            |sum: f32, old: f32| if rest == 0.0 { scale * sum } else { scale * sum + rest * old };
+    /// Checks that the rule can be used and that the memory is that of a model of so many parameters: it may come from a
+    /// file.
+    pub(crate) fn check(&self, parameters: usize) -> Result<()> {
+        self.rule.check()?;
+        let fresh = Self::new(self.rule, parameters)?;
+        let lens = |server: &Self| (server.direction.len(), server.squares.len());
+        if lens(self) == lens(&fresh) {
+            return Ok(());
+        }
+        let value = format!("memories of {:?} numbers", lens(self));
+        Err(Error::new("server", value, format!("{:?} for this model", lens(&fresh))))
+    }
+
+    /// Moves a model towards the average of its cohort.
+    fn apply(&mut self, average: &[f32], global: &mut [f32]) {
         match self.rule {
-            ServerRule::Average => {
-                for (global, &sum) in global.iter_mut().zip(sum) {
-                    *global = average(sum, *global);
-                }
-            }
+            ServerRule::Average => global.copy_from_slice(average),
             ServerRule::Momentum { learning_rate, beta } => {
-                for ((global, &sum), direction) in
-                    global.iter_mut().zip(sum).zip(&mut self.direction)
-                {
-                    *direction = beta * *direction + (average(sum, *global) - *global);
+                let pairs = global.iter_mut().zip(average);
+                for ((global, &average), direction) in pairs.zip(&mut self.direction) {
+                    *direction = beta * *direction + (average - *global);
                     *global += learning_rate * *direction;
                 }
             }
             ServerRule::Adam { learning_rate, beta1, beta2, tau } => {
                 let memories = self.direction.iter_mut().zip(&mut self.squares);
-                for ((global, &sum), (direction, square)) in
-                    global.iter_mut().zip(sum).zip(memories)
-                {
-                    let delta = average(sum, *global) - *global;
+                let pairs = global.iter_mut().zip(average);
+                for ((global, &average), (direction, square)) in pairs.zip(memories) {
+                    let delta = average - *global;
                     *direction = beta1 * *direction + (1.0 - beta1) * delta;
                     *square = beta2 * *square + (1.0 - beta2) * delta * delta;
                     *global += learning_rate * *direction / (square.sqrt() + tau);
@@ -207,7 +223,7 @@ mod tests {
         for (client, (weight, model)) in (0..).zip(updates) {
             let _ = aggregator.add(client, *weight, model);
         }
-        aggregator.finish(server, global);
+        aggregator.finish(server, global).unwrap();
     }
 
     #[test]
@@ -240,8 +256,26 @@ mod tests {
         }
         assert!(aggregator.add(7, f64::NAN, &[0.0, 0.0]).is_err());
         let mut global = [0.0, 0.0];
-        aggregator.finish(&mut server, &mut global);
+        aggregator.finish(&mut server, &mut global).unwrap();
         assert_eq!(global, [1.0, 2.0]);
+    }
+
+    #[test]
+    fn an_average_that_is_not_finite_leaves_the_model() {
+        let mut server = Server::new(ServerRule::Average, 1).unwrap();
+        for (weight, model) in [(1e39, 0.0), (2.0, 3e38)] {
+            let mut aggregator = Aggregator::new(1);
+            aggregator.add(0, weight, &[model]).unwrap();
+            let mut global = [1.0];
+            assert!(aggregator.finish(&mut server, &mut global).is_err());
+            assert_eq!(global, [1.0]);
+        }
+        let rule = ServerRule::Momentum { learning_rate: 1.0, beta: 0.5 };
+        let mut other = Server::new(rule, 2).unwrap();
+        let mut aggregator = Aggregator::new(1);
+        aggregator.add(0, 1.0, &[2.0]).unwrap();
+        let error = aggregator.finish(&mut other, &mut [1.0]).unwrap_err();
+        assert_eq!(error.field(), "server");
     }
 
     #[test]

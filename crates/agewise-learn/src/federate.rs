@@ -45,6 +45,8 @@ pub struct Federation {
     global: Vec<f32>,
     server: Server,
     aggregator: Aggregator,
+    /// For updates, from round to round.
+    buffers: Vec<Vec<f32>>,
 }
 
 /// Updates on their way into the sum.
@@ -60,8 +62,9 @@ struct Queue<'a> {
 
 impl Federation {
     /// Begins with a model.
-    pub fn new(global: Vec<f32>, server: Server) -> Self {
-        Self { aggregator: Aggregator::new(global.len()), global, server }
+    pub fn new(global: Vec<f32>, server: Server) -> Result<Self> {
+        server.check(global.len())?;
+        Ok(Self { aggregator: Aggregator::new(global.len()), global, server, buffers: Vec::new() })
     }
 
     /// The global model.
@@ -84,13 +87,13 @@ impl Federation {
         self.aggregator.begin();
         let parameters = self.global.len();
         // One buffer per worker, and as many to wait in.
-        let buffers = 2 * crew.len();
+        self.buffers.resize_with(2 * crew.len(), || Vec::with_capacity(parameters));
         let queue = Mutex::new(Queue {
             aggregator: &mut self.aggregator,
             members: vec![None; cohort.len()],
             next: 0,
             early: BTreeMap::new(),
-            free: vec![Vec::with_capacity(parameters); buffers],
+            free: std::mem::take(&mut self.buffers),
         });
         let turn = Condvar::new();
         let global = &self.global;
@@ -116,6 +119,7 @@ impl Federation {
             },
         );
         let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.buffers = queue.free;
         let members: Vec<_> = queue.members.into_iter().flatten().collect();
         if members.len() < cohort.len() {
             return Err(Error::new(
@@ -124,7 +128,7 @@ impl Federation {
                 "every client to be trained",
             ));
         }
-        self.aggregator.finish(&mut self.server, &mut self.global);
+        self.aggregator.finish(&mut self.server, &mut self.global)?;
         Ok(RoundReport { members })
     }
 }

@@ -13,7 +13,10 @@ pub mod train;
 pub use kernel::Path;
 pub use loss::Evaluation;
 
-/// A product of square matrices, by the same code that dense layers use: for measuring what the machine can do.
+/// A product of square matrices by the `gemm` crate, which the portable path uses: for measuring what the machine can do.
+///
+/// # Panics
+/// If a slice is too short.
 pub fn matrix_product(target: &mut [f32], left: &[f32], right: &[f32], side: usize) {
     use kernel::{Matrix, MatrixMut, product};
     let mut target = MatrixMut::new(target, side, side);

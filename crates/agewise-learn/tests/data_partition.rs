@@ -61,7 +61,7 @@ proptest! {
             Ok(checked) => checked,
             Err(error) => {
                 // The only two reasons: too many clients, or more shards than images.
-                let many = clients * least > images.len() as u64 && error.field() == "clients";
+                let many = clients * least > images.len() as u64 && ["clients", "batch"].contains(&error.field());
                 let shards = matches!(law, PartitionLaw::Shards(k) if u64::from(k) > least);
                 prop_assert!(many || shards && error.field() == "partition", "{}", error);
                 return Ok(());
@@ -172,8 +172,8 @@ fn impossible_partitions_are_named() {
     assert!(many.expected().contains("from 1 to 10: 100 images, at least 10"), "{many}");
     assert_eq!(error(0, 1, "iid").field(), "clients");
     assert_eq!(error(u64::MAX, 1, "iid").field(), "clients");
-    assert_eq!(error(1, u64::MAX, "iid").field(), "clients");
-    assert_eq!(error(1, 0, "iid").field(), "least");
+    assert_eq!(error(1, u64::MAX, "iid").field(), "batch");
+    assert_eq!(error(1, 0, "iid").field(), "batch");
     let shards = error(10, 1, "shards:11");
     assert_eq!((shards.field(), shards.value()), ("partition", "shards:11"));
     let law = PartitionLaw::Dirichlet(f64::NAN);

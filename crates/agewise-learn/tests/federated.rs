@@ -75,7 +75,7 @@ fn training(epochs: u32, batch: u32) -> LocalTraining {
 fn federation(learner: &dyn Learner) -> Federation {
     let global = learner.initial(SEED);
     let server = Server::new(ServerRule::Average, global.len()).unwrap();
-    Federation::new(global, server)
+    Federation::new(global, server).unwrap()
 }
 
 /// So many different clients of a round.

@@ -8,8 +8,10 @@ mod reference;
 use agewise_core::Seed;
 use agewise_learn::Path;
 use agewise_learn::data::{ImageShape, Images, PixelScale, PixelTable, embedded_digits};
-use agewise_learn::model::{Model, ModelSpec};
-use agewise_learn::train::{LocalTask, LocalTrainingParams, LocalWork, Samples, Trainer, Worker};
+use agewise_learn::model::{Layer, Model, ModelSpec};
+use agewise_learn::train::{
+    Learner, LocalTask, LocalTrainingParams, LocalWork, Samples, Trainer, Worker,
+};
 use reference::cases::{RELU, convolution, dense, noise, pool, spec, standardised};
 use reference::training::train;
 use reference::{Named, distance, first_difference, norm, tensors};
@@ -330,4 +332,39 @@ fn a_table_for_other_channels_is_named() {
     let grey: PixelTable = standardised(&noise(ImageShape::new(1, 8, 8), 3, 4, 1));
     let samples = Samples { images: &images, indices: None, pixels: &grey };
     assert_eq!(error_field(samples, len), [Some("pixels".to_string()), Some("pixels".to_string())]);
+}
+
+/// Rows of a kernel that end inside a register, without a border that would hide it: what a client whose model is not a
+/// number leaves in the buffers must not reach the next one.
+#[test]
+fn a_client_that_diverged_leaves_nothing_behind() {
+    let digits = embedded_digits().unwrap();
+    let pixels = PixelTable::new(PixelScale::Unit, &digits.train);
+    let layers = vec![
+        Layer::Convolution { channels: 6, kernel: 5, padding: 2 },
+        Layer::Relu,
+        Layer::MaxPool { size: 2, stride: 2, padding: 0 },
+        Layer::Convolution { channels: 16, kernel: 5, padding: 0 },
+        Layer::Relu,
+        Layer::MaxPool { size: 2, stride: 2, padding: 0 },
+        Layer::Dense { units: 10 },
+    ];
+    let spec = ModelSpec { name: "lenet".into(), input: digits.train.shape(), layers };
+    for path in Path::available() {
+        let trainer = Trainer::new(Model::with_path(spec.clone(), path).unwrap());
+        let indices: Vec<u32> = (0..69).collect();
+        let samples = |range: std::ops::Range<usize>| Samples {
+            images: &digits.train,
+            indices: Some(&indices[range]),
+            pixels: &pixels,
+        };
+        let mut worker = trainer.native_worker();
+        let parameters = trainer.initial(Seed(1));
+        let mut bad = parameters.clone();
+        bad[3] = f32::NAN;
+        worker.gradient(&bad, &samples(0..50)).unwrap();
+        let after = worker.gradient(&parameters, &samples(50..69)).unwrap();
+        let fresh = trainer.native_worker().gradient(&parameters, &samples(50..69)).unwrap();
+        assert_eq!(after, fresh, "{path}");
+    }
 }

@@ -352,7 +352,8 @@ fn bad_input_is_named() -> Outcome {
         (&["--clients", "0"], "clients = 0"),
         (&["--clients", "121"], "clients = 121: expected a whole number from 1 to 120"),
         (&["--clients", "-1"], "-1"),
-        (&["--batch", "0"], "least = 0"),
+        (&["--batch", "0"], "batch = 0"),
+        (&["--batch", "7000"], "batch = 7000: expected at most 6000"),
         (&["--partition", "dirichlet:0"], "partition = dirichlet:0"),
         (&["--partition", "shards:301"], "partition = shards:301: expected at most 300"),
         (&["--sizes", "zipf:1"], "sizes = zipf:1"),
@@ -362,6 +363,10 @@ fn bad_input_is_named() -> Outcome {
         let stderr = fails(&here, 2, &[&["show", "digits"], *args].concat())?;
         assert!(stderr.contains(message), "{args:?}: {stderr}");
     }
+    let mirror = ["fetch", "mnist", "--data-dir", "d", "--mirror", "notaurl"];
+    assert!(fails(&here, 2, &mirror)?.contains("mirror = notaurl: expected an address"));
+    let nowhere = fails(&here, 2, &["verify", "--data-dir", "nowhere"])?;
+    assert!(nowhere.contains("data-dir = nowhere"), "{nowhere}");
     assert!(fails(&here, 2, &["show", "digit"])?.contains("did you mean digits?"));
     assert_eq!(fs::read_dir(&here)?.count(), 1);
     Ok(())

@@ -115,16 +115,6 @@ unsafe fn accumulate_in<V: Vector, const N: usize, const MASKED: bool>(
     source: *const f32,
     lists: &EntryLists,
 ) {
-    /// A load that begins before the zeros ends in so many of them as there are lanes to leave out.
-    const MASK: [f32; 32] = {
-        let mut mask = [0.0; 32];
-        let mut lane = 0;
-        while lane < 16 {
-            mask[lane] = 1.0;
-            lane += 1;
-        }
-        mask
-    };
     let to = if group.by_rows { strides.target } else { V::LANES };
     for (list, &origin) in origins.iter().enumerate() {
         let entries = lists.list(list);
@@ -133,25 +123,20 @@ unsafe fn accumulate_in<V: Vector, const N: usize, const MASKED: bool>(
         }
         unsafe {
             let target = target.add(origin as usize);
-            let mask = V::load(MASK.as_ptr().add(16 - group.lanes));
-            let zero = V::splat(0.0);
             let mut sums: [V; N] = std::array::from_fn(|j| V::load(target.add(j * to)));
             for entry in entries {
-                let mut factor = V::splat(entry.factor);
-                if MASKED {
-                    factor = factor.mul_add(mask, zero);
-                }
+                let factor = V::splat(entry.factor);
                 let values = source.add(entry.offset as usize);
-                // Registers side by side have a distance that the compiler knows.
-                if group.by_rows {
-                    for j in 0..N {
-                        let value = V::load(values.add(j * strides.source));
-                        sums[j] = factor.mul_add(value, sums[j]);
-                    }
-                } else {
-                    for j in 0..N {
-                        sums[j] = factor.mul_add(V::load(values.add(j * V::LANES)), sums[j]);
-                    }
+                for j in 0..N {
+                    // Registers side by side have a distance that the compiler knows.
+                    let from = if group.by_rows { strides.source } else { V::LANES };
+                    // What lies behind a row belongs to others, and may be no number.
+                    let value = if MASKED {
+                        V::load_first(values.add(j * from), group.lanes)
+                    } else {
+                        V::load(values.add(j * from))
+                    };
+                    sums[j] = factor.mul_add(value, sums[j]);
                 }
             }
             for j in 0..N {

@@ -1,7 +1,7 @@
 //! The arithmetic that training spends its time on, in one place.
 //!
 //! Three paths compute the same things: [`Path::Portable`] over the `gemm` crate, for every machine and every shape, and
-//! direct convolutions for AVX2 and AVX-512 that are chosen at run time. This is the only module with `unsafe`:
+//! kernels for AVX2 and AVX-512 that are chosen at run time (direct convolutions, convolutions by tiles, dense products). This is the only module with `unsafe`:
 //! vector instructions and raw pointers. The argument for its safety has two parts. The functions with vector
 //! instructions are called through [`Path`], and a path other than the portable one is only ever made after the
 //! processor was asked for it. And every pointer comes from a slice whose length is checked against the geometry of
@@ -56,10 +56,11 @@ impl Path {
         let mut paths = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") {
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            if avx2 && is_x86_feature_detected!("avx512f") {
                 paths.push(Self(Instructions::Avx512));
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if avx2 {
                 paths.push(Self(Instructions::Avx2));
             }
         }

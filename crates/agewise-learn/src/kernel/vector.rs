@@ -12,6 +12,8 @@ pub(super) trait Vector: Copy {
     unsafe fn splat(value: f32) -> Self;
     /// Reads [`Self::LANES`] floats.
     unsafe fn load(from: *const f32) -> Self;
+    /// Reads only so many floats; the other lanes are zero, whatever lies there.
+    unsafe fn load_first(from: *const f32, lanes: usize) -> Self;
     /// Writes [`Self::LANES`] floats.
     unsafe fn store(self, to: *mut f32);
     /// `self * factor`.
@@ -43,9 +45,9 @@ mod x86 {
     use std::arch::x86_64::{
         __m256, __m512, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehl_ps, _mm_shuffle_ps,
         _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps,
-        _mm256_loadu_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_storeu_ps, _mm512_add_ps,
-        _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mul_ps, _mm512_reduce_add_ps, _mm512_set1_ps,
-        _mm512_storeu_ps,
+        _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps, _mm256_mul_ps, _mm256_set1_ps,
+        _mm256_storeu_ps, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps,
+        _mm512_mul_ps, _mm512_reduce_add_ps, _mm512_set1_ps, _mm512_storeu_ps,
     };
 
     impl Vector for __m256 {
@@ -59,6 +61,16 @@ mod x86 {
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
             unsafe { _mm256_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, lanes: usize) -> Self {
+            /// A load that begins before the zeros ends in so many of them as there are lanes to leave out.
+            const MASK: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+            unsafe {
+                let mask = _mm256_loadu_si256(MASK.as_ptr().add(8 - lanes).cast());
+                _mm256_maskload_ps(from, mask)
+            }
         }
 
         #[inline(always)]
@@ -103,6 +115,11 @@ mod x86 {
         #[inline(always)]
         unsafe fn load(from: *const f32) -> Self {
             unsafe { _mm512_loadu_ps(from) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(from: *const f32, lanes: usize) -> Self {
+            unsafe { _mm512_maskz_loadu_ps(((1u32 << lanes) - 1) as u16, from) }
         }
 
         #[inline(always)]

@@ -172,7 +172,12 @@ impl ModelSpec {
                     .saturating_mul(before.field(0).channels)
                     .saturating_mul(shape.field(0).channels),
                 Layer::Dense { units } => units.saturating_mul(before.len()),
-                _ => 0,
+                // The table of its windows.
+                Layer::MaxPool { size, .. } => {
+                    let (height, width) = shape.area();
+                    size.saturating_mul(size).saturating_mul(height).saturating_mul(width)
+                }
+                Layer::Relu => 0,
             };
             if shape.len() == 0 || shape.len() > MOST_FLOATS || weights > MOST_FLOATS {
                 return Err(too_large());

@@ -11,7 +11,7 @@ mod plan;
 
 pub use batch::Samples;
 pub use crew::Crew;
-pub use native::Trainer;
+pub use native::{NativeWorker, Trainer};
 pub use plan::{LocalTraining, LocalTrainingParams, LocalWork};
 
 use crate::loss::Evaluation;

@@ -241,6 +241,12 @@ fn run_fetch(args: &FetchArgs) -> Result<(), Failure> {
             )));
         }
     };
+    if let Some(mirror) = &args.mirror
+        && !["http://", "https://"].iter().any(|scheme| mirror.starts_with(scheme))
+    {
+        let expected = "an address that begins with http:// or https://";
+        return Err(crate::core::Error::new("mirror", mirror, expected).into());
+    }
     let mirrors = match &args.mirror {
         Some(mirror) => vec![mirror.as_str()],
         None => entry.mirrors.to_vec(),
@@ -314,20 +320,45 @@ impl FetchProgress {
     }
 }
 
+/// The data sets that are complete somewhere. What others lack is added to `wrong`.
+fn complete_sets(
+    folders: &[PathBuf],
+    wrong: &mut Vec<String>,
+) -> Result<Vec<(&'static CatalogueEntry, Found)>, Failure> {
+    let mut complete = Vec::new();
+    for entry in CATALOGUE {
+        match entry.find_in(folders) {
+            Ok(found) => complete.push((entry, found)),
+            Err(DataError::Missing { looked, .. }) => {
+                // Two data sets have the same file names; what is missing is said once.
+                for file in looked.into_iter().filter_map(|(_, lacks)| lacks) {
+                    let missing = format!("{file}: missing, though others beside it are there");
+                    if !wrong.contains(&missing) {
+                        wrong.push(missing);
+                    }
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(complete)
+}
+
 fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
+    if let Some(folder) = args.place.data_dir.as_deref().filter(|folder| !folder.is_dir()) {
+        let value = folder.display();
+        return Err(crate::core::Error::new("data-dir", value, "a folder that is there").into());
+    }
+    let mut wrong = Vec::new();
     let folders = folders(args.place.data_dir.as_deref());
     let found: Vec<(&CatalogueEntry, Found)> = match &args.name {
         Some(name) => {
             let entry = CatalogueEntry::named(name)?;
             vec![(entry, entry.find_in(&folders)?)]
         }
-        None => CATALOGUE
-            .iter()
-            .filter_map(|entry| entry.find_in(&folders).ok().map(|found| (entry, found)))
-            .collect(),
+        None => complete_sets(&folders, &mut wrong)?,
     };
     let mut rows = Vec::new();
-    let mut wrong = Vec::new();
     for (entry, found) in found {
         for (path, verdict) in entry.verify(&found)? {
             let path = path.display().to_string();

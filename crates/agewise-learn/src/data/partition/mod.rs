@@ -41,9 +41,13 @@ impl PartitionParams {
     /// Checks that these images can be shared that way, and finds the size of each client.
     pub fn check(self, images: &Images) -> Result<CheckedPartition> {
         if self.least == 0 {
-            return Err(Error::new("least", 0, "at least 1 image for each client"));
+            return Err(Error::new("batch", 0, "at least 1 image for each client"));
         }
         let most = images.len() as u64 / self.least;
+        if most == 0 {
+            let expected = format!("at most {}, the number of images", images.len());
+            return Err(Error::new("batch", self.least, expected));
+        }
         if !(1..=most).contains(&self.clients) {
             let expected = format!(
                 "a whole number from 1 to {most}: {} images, at least {} for each client",
