@@ -52,7 +52,7 @@ impl Aggregator {
         model: &[f32],
     ) -> std::result::Result<(), Rejected> {
         let reject = |why: String| Err(Rejected { client, why });
-        self.expect(client, weight)?;
+        self.enlist(client, weight)?;
         if model.len() != self.sum.len() {
             return reject(format!("{} parameters, expected {}", model.len(), self.sum.len()));
         }
@@ -65,7 +65,7 @@ impl Aggregator {
     }
 
     /// Notes that an update of this weight belongs to the round, whether it comes or not.
-    fn expect(&mut self, client: u32, weight: f64) -> std::result::Result<(), Rejected> {
+    fn enlist(&mut self, client: u32, weight: f64) -> std::result::Result<(), Rejected> {
         if !(weight.is_finite() && weight >= 0.0) {
             let why = format!("weight {weight}, expected a number of at least 0");
             return Err(Rejected { client, why });
@@ -77,7 +77,7 @@ impl Aggregator {
     /// Notes that the update of a client did not come, and why.
     pub fn miss(&mut self, client: u32, weight: f64, why: String) -> Rejected {
         let missing = Rejected { client, why };
-        self.expect(client, weight).map_or_else(|wrong| wrong, |()| missing)
+        self.enlist(client, weight).map_or_else(|wrong| wrong, |()| missing)
     }
 
     /// Moves the global model: the offered weight is shared by those that were accepted, and what is missing to 1 (the
