@@ -9,11 +9,14 @@ use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::policies;
 use crate::policy::{Availability, Policy, Report, Reports, Round};
-use crate::random::Seed;
+use crate::random::{Lots, Seed, Stream};
 use crate::setting::{Setting, Start, check_length};
 use crate::spec::PolicySpec;
 use crate::weighting::Weighting;
 use serde::{Deserialize, Serialize};
+
+/// The seeds under which a round is drawn again.
+const REDRAW: Stream = Stream::custom(8);
 
 /// The clients of a round and their aggregation weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,6 +105,35 @@ impl Selector {
         Ok(Cohort { round: round.number(), clients, weights, forced })
     }
 
+    /// The mean weight of each client (0 where it is not chosen) over cohorts of the present round, drawn again
+    /// from the present ages under `redraws` other seeds: the expectation of Definition 1 for a fixed history.
+    ///
+    /// The error of a mean falls with the root of `redraws`. The selector stays as it was, as long as its policy
+    /// keeps nothing that depends on the seed; those of the house do not.
+    pub fn expected_weights(
+        &mut self,
+        availability: Availability<'_>,
+        redraws: u32,
+    ) -> Result<Vec<f64>> {
+        if redraws == 0 {
+            return Err(Error::new("redraws", redraws, "1 or more"));
+        }
+        let seeds = Lots::new(self.seed, REDRAW, self.round());
+        let mut mean = vec![0.0; self.setting.clients() as usize];
+        for redraw in 0..u64::from(redraws) {
+            let seed = Seed(seeds.of(redraw).bits());
+            let round = Round::new(&self.setting, seed, &self.ages, availability, &self.reports)?;
+            let (picks, _) = round.choose(&mut *self.policy);
+            let weights = round.weigh(&*self.policy, self.weighting, &picks);
+            for (pick, weight) in picks.iter().zip(weights) {
+                if let Some(mean) = mean.get_mut(pick.client as usize) {
+                    *mean += weight / f64::from(redraws);
+                }
+            }
+        }
+        Ok(mean)
+    }
+
     /// Ends the round: accepted clients are credited, so their age is 0; all others grow older.
     ///
     /// A client that was selected and never reported keeps its age and comes back soon. An unknown
@@ -154,5 +186,78 @@ impl Selector {
         self.ages = state.ages;
         self.reports = state.reports;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::POLICIES;
+    use crate::setting::SettingParams;
+
+    fn selector(policy: &str) -> Selector {
+        let setting = SettingParams::new(20, 5, 6).check().unwrap();
+        let policy = policy.parse().unwrap();
+        Selector::new(&policy, setting, Seed(3), Start::Stationary).unwrap()
+    }
+
+    /// Every registered policy that needs no options, and the one that keeps places from round to round.
+    fn policies() -> impl Iterator<Item = &'static str> {
+        let plain = POLICIES.iter().filter(|entry| !entry.needs_options).map(|entry| entry.name);
+        plain.chain(["phased(reshuffle=0.5)"])
+    }
+
+    #[test]
+    fn drawing_again_changes_nothing() {
+        let mask: Vec<bool> = (0..20).map(|client| client % 3 != 1).collect();
+        for policy in policies() {
+            let (mut plain, mut redrawn) = (selector(policy), selector(policy));
+            for round in 0..12 {
+                let availability = match round % 2 {
+                    0 => Availability::Everyone,
+                    _ => Availability::Only(&mask),
+                };
+                let first = redrawn.expected_weights(availability, 7).unwrap();
+                let cohort = redrawn.select(availability).unwrap();
+                assert_eq!(redrawn.expected_weights(availability, 7).unwrap(), first, "{policy}");
+                assert_eq!(plain.select(availability).unwrap(), cohort, "{policy}");
+                assert_eq!(plain.state(), redrawn.state());
+                let reports: Vec<Report> =
+                    cohort.clients.iter().map(|&client| Report::plain(client)).collect();
+                plain.finish(&reports).unwrap();
+                redrawn.finish(&reports).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn expected_weights_are_those_of_the_policy() {
+        for policy in policies() {
+            let weights = selector(policy).expected_weights(Availability::Everyone, 50).unwrap();
+            assert!((weights.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{policy}: {weights:?}");
+        }
+        // A weight of 1/5 with probability 1/4 has the deviation 0.0866; 4,000 draws make that 0.00137,
+        // and 20 clients stay within 4 deviations.
+        let weights = selector("random").expected_weights(Availability::Everyone, 4_000).unwrap();
+        assert!(weights.iter().all(|weight| (weight - 0.05).abs() < 0.0055), "{weights:?}");
+        // Ages 0 to 3 with 5 clients each: oldest-first has no choice, so its mean is its cohort.
+        let mut oldest = selector("oldest-first");
+        let weights = oldest.expected_weights(Availability::Everyone, 9).unwrap();
+        let cohort = oldest.select(Availability::Everyone).unwrap();
+        for (client, weight) in (0..).zip(weights) {
+            let expected = if cohort.clients.contains(&client) { 0.2 } else { 0.0 };
+            assert!((weight - expected).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn who_is_away_has_no_weight() {
+        let mask: Vec<bool> = (0..20).map(|client| client >= 10).collect();
+        let mut random = selector("random");
+        let weights = random.expected_weights(Availability::Only(&mask), 100).unwrap();
+        assert!(weights[..10].iter().all(|&weight| weight == 0.0));
+        let wrong = random.expected_weights(Availability::Everyone, 0).unwrap_err();
+        assert_eq!(wrong.field(), "redraws");
+        assert!(random.expected_weights(Availability::Only(&mask[1..]), 1).is_err());
     }
 }

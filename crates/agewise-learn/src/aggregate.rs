@@ -176,6 +176,16 @@ impl Server {
         })
     }
 
+    /// A server that goes on with the memory of an earlier one: its direction and its squares, where the rule has them.
+    pub fn with_memory(rule: ServerRule, direction: Vec<f32>, squares: Vec<f32>) -> Self {
+        Self { rule, direction, squares }
+    }
+
+    /// The memory: direction and squares, empty where the rule has none.
+    pub fn memory(&self) -> [&[f32]; 2] {
+        [&self.direction, &self.squares]
+    }
+
     /// Checks that the rule can be used and that the memory is that of a model of so many parameters: it may come from a
     /// file.
     pub(crate) fn check(&self, parameters: usize) -> Result<()> {

@@ -25,6 +25,7 @@ const PLAIN: LocalTrainingParams = LocalTrainingParams {
     batch: 5,
     learning_rate: 0.05,
     decay: 1.0,
+    offset: 0.0,
     momentum: 0.0,
     weight_decay: 0.0,
     proximal: 0.0,

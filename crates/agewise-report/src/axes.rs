@@ -70,15 +70,8 @@ pub(crate) fn draw_axis_names(
     y: &ResolvedAxis,
     plot: &Rect,
 ) {
+    draw_x_axis_name(svg, x_axis, plot, plot);
     let style = &theme::AXIS_LABEL;
-    if !x_axis.label.is_empty() {
-        let name = style.shorten(&x_axis.label, plot.width);
-        let at = Point {
-            x: plot.x + plot.width / 2.0,
-            y: plot.bottom() + bottom_margin(x_axis) - 0.25 * style.size,
-        };
-        svg.text(&name, at, Anchor::Middle, style);
-    }
     if !y_axis.label.is_empty() {
         let name = style.shorten(&y_axis.label, plot.height);
         // The name keeps its distance from the numbers of its own panel, however wide those of
@@ -89,6 +82,23 @@ pub(crate) fn draw_axis_names(
         };
         svg.upward_text(&name, at, style);
     }
+}
+
+/// Writes the name of the x axis under the middle of `plot`, as far as it stays within the width
+/// of `room`.
+pub(crate) fn draw_x_axis_name(svg: &mut SvgWriter, axis: &Axis, plot: &Rect, room: &Rect) {
+    if axis.label.is_empty() {
+        return;
+    }
+    let style = &theme::AXIS_LABEL;
+    let name = style.shorten(&axis.label, room.width);
+    let half_width = style.width(&name) / 2.0;
+    let middle = plot.x + plot.width / 2.0;
+    let at = Point {
+        x: middle.min(room.right() - half_width).max(room.x + half_width),
+        y: plot.bottom() + bottom_margin(axis) - 0.25 * style.size,
+    };
+    svg.text(&name, at, Anchor::Middle, style);
 }
 
 #[cfg(test)]
@@ -102,6 +112,23 @@ mod tests {
             let distance = width / (axis.ticks.len() - 1) as f64;
             assert!(axis.ticks.len() == 2 || widest_label(&axis) < distance);
         }
+    }
+
+    #[test]
+    fn a_wide_name_moves_into_the_room_there_is() {
+        let plot = Rect { x: 150.0, y: 0.0, width: 50.0, height: 10.0 };
+        let room = Rect { x: 0.0, width: 210.0, ..plot };
+        let x_of_name = |label: &str, room: &Rect| {
+            let mut svg = SvgWriter::new(10.0, 10.0, "", "");
+            draw_x_axis_name(&mut svg, &Axis::linear(label), &plot, room);
+            let text =
+                svg.finish().lines().find(|line| line.starts_with("<text x")).unwrap().to_owned();
+            text.split('"').nth(1).unwrap().parse::<f64>().unwrap()
+        };
+        assert!((x_of_name("x", &room) - 175.0).abs() < 0.1);
+        let moved = x_of_name("a rather long name", &room);
+        assert!(moved < 160.0 && moved > 105.0);
+        assert!((x_of_name("a rather long name", &plot) - 175.0).abs() < 0.1);
     }
 
     #[test]

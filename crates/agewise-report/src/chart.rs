@@ -1,10 +1,12 @@
 //! The kinds of charts a figure can hold, behind one face.
 
-use crate::axes::resolve_y;
+use crate::axes::{left_margin, resolve_y};
 use crate::axis::{Axis, ResolvedAxis};
 use crate::geometry::Rect;
 use crate::heat_map::HeatMap;
 use crate::heat_plot::draw_heat_map;
+use crate::interval_chart::{draw_interval_plot, names_margin, natural_height};
+use crate::interval_plot::IntervalPlot;
 use crate::legend::Looks;
 use crate::panel::{DataRange, Panel};
 use crate::plot::draw_panel;
@@ -18,6 +20,8 @@ pub enum Chart {
     Panel(Panel),
     /// A matrix shown in colours.
     HeatMap(HeatMap),
+    /// Named rows with values and intervals.
+    IntervalPlot(IntervalPlot),
 }
 
 impl From<Panel> for Chart {
@@ -32,20 +36,58 @@ impl From<HeatMap> for Chart {
     }
 }
 
+impl From<IntervalPlot> for Chart {
+    fn from(plot: IntervalPlot) -> Self {
+        Self::IntervalPlot(plot)
+    }
+}
+
 impl Chart {
     /// The title; it may be empty.
     pub(crate) fn title(&self) -> &str {
         match self {
             Self::Panel(panel) => &panel.title,
             Self::HeatMap(map) => &map.title,
+            Self::IntervalPlot(plot) => &plot.title,
         }
     }
 
-    /// The x axis and the y axis as the caller gave them.
-    pub(crate) fn axes(&self) -> (&Axis, &Axis) {
+    /// The x axis as the caller gave it.
+    pub(crate) fn x_axis(&self) -> &Axis {
         match self {
-            Self::Panel(panel) => (&panel.x, &panel.y),
-            Self::HeatMap(map) => (&map.x, &map.y),
+            Self::Panel(panel) => &panel.x,
+            Self::HeatMap(map) => &map.x,
+            Self::IntervalPlot(plot) => &plot.value,
+        }
+    }
+
+    /// Room needed left of the plot; `y` is what became of the y axis.
+    pub(crate) fn left_margin(&self, y: &ResolvedAxis, chart_width: f64) -> f64 {
+        match self {
+            Self::Panel(panel) => left_margin(&panel.y, y),
+            Self::HeatMap(map) => left_margin(&map.y, y),
+            Self::IntervalPlot(plot) => names_margin(plot, chart_width),
+        }
+    }
+
+    /// The height of the plot, for charts whose content decides about it.
+    pub(crate) fn natural_plot_height(&self) -> Option<f64> {
+        match self {
+            Self::Panel(_) | Self::HeatMap(_) => None,
+            Self::IntervalPlot(plot) => Some(natural_height(plot)),
+        }
+    }
+
+    /// The names that have a look, each with the slot asked for.
+    pub(crate) fn names(&self) -> Vec<(&str, Option<usize>)> {
+        match self {
+            Self::Panel(panel) => {
+                panel.series.iter().map(|series| (series.name.as_str(), series.slot)).collect()
+            }
+            Self::HeatMap(_) => Vec::new(),
+            Self::IntervalPlot(plot) => {
+                plot.rows.iter().map(|row| (row.name.as_str(), row.slot)).collect()
+            }
         }
     }
 
@@ -53,7 +95,8 @@ impl Chart {
     pub(crate) fn series(&self) -> &[Series] {
         match self {
             Self::Panel(panel) => &panel.series,
-            Self::HeatMap(_) => &[],
+            // The rows of an interval plot have their names beside them.
+            Self::HeatMap(_) | Self::IntervalPlot(_) => &[],
         }
     }
 
@@ -62,6 +105,7 @@ impl Chart {
         match self {
             Self::Panel(panel) => panel.data_ranges(),
             Self::HeatMap(map) => map.edge_ranges(),
+            Self::IntervalPlot(plot) => (plot.value_range(), None),
         }
     }
 
@@ -71,6 +115,8 @@ impl Chart {
             Self::Panel(panel) => resolve_y(&panel.y, range, plot_height),
             // Half a cell's worth of nothing beside the cells would look like missing data.
             Self::HeatMap(map) => resolve_y(&map.y.pinned_to(range), range, plot_height),
+            // Rows have names, not values: an axis without ticks.
+            Self::IntervalPlot(_) => resolve_y(&Axis::linear(""), None, plot_height),
         }
     }
 
@@ -79,21 +125,27 @@ impl Chart {
         match self {
             Self::Panel(panel) => panel.description(),
             Self::HeatMap(map) => map.description(),
+            Self::IntervalPlot(plot) => plot.description(),
         }
     }
 
     /// Draws everything of the chart but its title: the axes around `plot` and what is inside.
+    /// Left of the plot there is room of `left_margin`.
     pub(crate) fn draw(
         &self,
         svg: &mut SvgWriter,
         x_range: DataRange,
         y: &ResolvedAxis,
         plot: Rect,
+        left_margin: f64,
         looks: &Looks,
     ) {
         match self {
             Self::Panel(panel) => draw_panel(svg, panel, x_range, y, plot, looks),
             Self::HeatMap(map) => draw_heat_map(svg, map, x_range, y, plot),
+            Self::IntervalPlot(intervals) => {
+                draw_interval_plot(svg, intervals, x_range, y, plot, left_margin, looks);
+            }
         }
     }
 }

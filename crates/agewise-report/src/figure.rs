@@ -25,6 +25,8 @@ pub struct Figure {
 
 /// Panels in a row when the caller does not say.
 const DEFAULT_COLUMNS: usize = 3;
+/// The same with interval plots among them: names and notes take their room.
+const DEFAULT_COLUMNS_WITH_NAMES: usize = 2;
 /// Width of a figure with one column of panels.
 const DEFAULT_SINGLE_WIDTH: f64 = 760.0;
 /// Width of a figure with several columns of panels.
@@ -64,8 +66,8 @@ impl Figure {
         self
     }
 
-    /// Adds a [`Panel`](crate::Panel) or a [`HeatMap`](crate::HeatMap), to the right of the others
-    /// or in the next row.
+    /// Adds a [`Panel`](crate::Panel), a [`HeatMap`](crate::HeatMap) or an
+    /// [`IntervalPlot`](crate::IntervalPlot), to the right of the others or in the next row.
     #[must_use]
     pub fn panel(mut self, panel: impl Into<Chart>) -> Self {
         self.panels.push(panel.into());
@@ -79,7 +81,8 @@ impl Figure {
         self
     }
 
-    /// Sets how many panels stand in a row, at most; otherwise three.
+    /// Sets how many panels stand in a row, at most; otherwise three, or two when there
+    /// are interval plots among them.
     #[must_use]
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = Some(columns);
@@ -95,7 +98,8 @@ impl Figure {
     }
 
     /// Sets the height of each row of panels with titles and axes (otherwise 360). The height of
-    /// the figure follows from it, so that heading, legend and caption always have their room.
+    /// the figure follows from it, so that heading, legend and caption always have their room. Rows
+    /// of interval plots only are as high as those need to be.
     #[must_use]
     pub fn panel_height(mut self, height: f64) -> Self {
         if height.is_finite() {
@@ -106,7 +110,9 @@ impl Figure {
 
     /// Columns of the grid of panels; at least one.
     pub(crate) fn column_count(&self) -> usize {
-        self.columns.unwrap_or(DEFAULT_COLUMNS).min(self.panels.len()).max(1)
+        let has_names = self.panels.iter().any(|chart| matches!(chart, Chart::IntervalPlot(_)));
+        let default = if has_names { DEFAULT_COLUMNS_WITH_NAMES } else { DEFAULT_COLUMNS };
+        self.columns.unwrap_or(default).min(self.panels.len()).max(1)
     }
 
     /// The width asked for, or the default one.

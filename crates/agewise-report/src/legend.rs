@@ -19,7 +19,7 @@ pub enum LegendPosition {
     Bottom,
 }
 
-/// The look of each series name of a figure.
+/// The look of each name of a figure, be it of series or of the rows of interval plots.
 #[derive(Debug)]
 pub(crate) struct Looks<'a>(BTreeMap<&'a str, Look>);
 
@@ -27,17 +27,17 @@ impl<'a> Looks<'a> {
     /// Gives each name its slot: the one asked for, or else the lowest that is still free.
     pub(crate) fn assign(panels: &'a [Chart]) -> Self {
         let mut slots: BTreeMap<&str, usize> = BTreeMap::new();
-        let all_series = || panels.iter().flat_map(Chart::series);
-        for series in all_series() {
-            if let Some(slot) = series.slot {
-                slots.entry(&series.name).or_insert(slot);
+        let names: Vec<(&str, Option<usize>)> = panels.iter().flat_map(Chart::names).collect();
+        for &(name, slot) in &names {
+            if let Some(slot) = slot {
+                slots.entry(name).or_insert(slot);
             }
         }
         let reserved: BTreeSet<usize> = slots.values().copied().collect();
         let mut free = (0_usize..).filter(|slot| !reserved.contains(slot));
-        for series in all_series() {
-            if !slots.contains_key(series.name.as_str()) {
-                slots.extend(free.next().map(|slot| (series.name.as_str(), slot)));
+        for (name, _) in names {
+            if !slots.contains_key(name) {
+                slots.extend(free.next().map(|slot| (name, slot)));
             }
         }
         Self(slots.into_iter().map(|(name, slot)| (name, Look::of_slot(slot))).collect())

@@ -1,11 +1,11 @@
 //! Figures and reports of agewise: a small chart grammar, drawn as SVG, and as PNG from the same
 //! SVG, and pages that hold figures, tables and text in one HTML file.
 //!
-//! A [`Figure`] holds [`Panel`]s and [`HeatMap`]s; a panel holds two [`Axis`] and any number of
-//! [`Series`], which may have a band of uncertainty. Series of the same name look alike in all
-//! panels and share one entry in the legend. Nothing in the data can make drawing fail: what
-//! cannot be shown is left out, and a panel without anything to show says so. A [`Page`] is a
-//! self-contained report.
+//! A [`Figure`] holds [`Panel`]s, [`HeatMap`]s and [`IntervalPlot`]s; a panel holds two [`Axis`]
+//! and any number of [`Series`], which may have a band of uncertainty. Series of the same name
+//! look alike in all panels and share one entry in the legend. Nothing in the data can make
+//! drawing fail: what cannot be shown is left out, and a panel without anything to show says so.
+//! A [`Page`] is a self-contained report.
 //!
 //! ```
 //! use agewise_report::{Axis, Figure, Panel, Series, SeriesStyle};
@@ -39,6 +39,9 @@ mod geometry;
 mod heat_cells;
 mod heat_map;
 mod heat_plot;
+mod interval_chart;
+mod interval_marks;
+mod interval_plot;
 mod layout;
 mod legend;
 mod marks;
@@ -61,6 +64,7 @@ pub use chart::Chart;
 pub use error::DrawError;
 pub use figure::Figure;
 pub use heat_map::HeatMap;
+pub use interval_plot::{IntervalPlot, IntervalRow};
 pub use legend::LegendPosition;
 pub use page::{Cell, Column, KeyFigure, Page, Table};
 pub use panel::{Panel, ReferenceLine};

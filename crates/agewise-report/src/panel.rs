@@ -159,7 +159,7 @@ pub(crate) fn describe_axes(title: &str, x: &Axis, y: &Axis) -> String {
 }
 
 /// Extends `range` to `value`, if the axis can show it.
-fn include_shown(range: &mut DataRange, value: f64, axis: &Axis) {
+pub(crate) fn include_shown(range: &mut DataRange, value: f64, axis: &Axis) {
     if axis.scale.can_show(value) {
         include(range, value);
     }

@@ -11,7 +11,7 @@ use crate::svg::{Anchor, PathData, Stroke, SvgWriter};
 use crate::theme;
 
 /// Room beyond the ends of the x axis, so that markers there do not sit on the y axis.
-const SIDE_INSET: f64 = 12.0;
+pub(crate) const SIDE_INSET: f64 = 12.0;
 /// Distance from the right edge of the plot to the right edge of the panel.
 pub(crate) const RIGHT_MARGIN: f64 = 12.0;
 
@@ -49,7 +49,8 @@ pub(crate) fn draw_panel(
     }
 }
 
-fn draw_grid(svg: &mut SvgWriter, data: &DataArea, plot: &Rect) {
+/// Draws the lines at the ticks of both axes.
+pub(crate) fn draw_grid(svg: &mut SvgWriter, data: &DataArea, plot: &Rect) {
     let draw = |svg: &mut SvgWriter, x_values: &[f64], y_values: &[f64], stroke: &Stroke| {
         let mut lines = PathData::default();
         for x in x_values.iter().filter_map(|&value| data.x_position(value)) {

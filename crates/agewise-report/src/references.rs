@@ -41,7 +41,7 @@ fn position(line: &ReferenceLine, data: &DataArea) -> Option<f64> {
 }
 
 /// Names the lines that are in view, on top of the data, each beside its line and clear of the
-/// other names.
+/// other lines and names.
 pub(crate) fn draw_reference_labels(
     svg: &mut SvgWriter,
     lines: &[ReferenceLine],
@@ -49,7 +49,14 @@ pub(crate) fn draw_reference_labels(
     plot: &Rect,
 ) {
     let style = &theme::REFERENCE_LABEL;
-    let mut taken: Vec<Rect> = Vec::new();
+    // A name across another line would look like the name of that one.
+    let line_place = |line: &ReferenceLine| {
+        position(line, data).map(|at| match line.direction {
+            Direction::Horizontal => Rect { y: at, height: 0.0, ..*plot },
+            Direction::Vertical => Rect { x: at, width: 0.0, ..*plot },
+        })
+    };
+    let mut taken: Vec<Rect> = lines.iter().filter_map(line_place).collect();
     for line in lines.iter().filter(|line| !line.label.trim().is_empty()) {
         let Some(at) = position(line, data) else { continue };
         let label = style.shorten(&line.label, plot.width / 2.0 - 2.0 * GAP);
@@ -126,6 +133,17 @@ mod tests {
         let svg = drawn(&[ReferenceLine::horizontal(1.0, "top")]);
         assert!(svg.contains(">top</text>"));
         assert!(!svg.contains(r#"y="-"#));
+    }
+
+    #[test]
+    fn labels_of_close_lines_stand_on_their_outer_sides() {
+        let svg =
+            drawn(&[ReferenceLine::vertical(0.5, "one"), ReferenceLine::vertical(0.52, "two")]);
+        let start = |name: &str| {
+            let line = svg.lines().find(|line| line.contains(name)).unwrap();
+            line.split('"').nth(1).unwrap().parse::<f64>().unwrap()
+        };
+        assert!(start(">one<") < 150.0 && start(">two<") > 156.0, "{svg}");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(crate) const REFERENCE: &str = "#7b8794";
 
 /// Colour of heat map cells without a value: lighter than any colour of the scale.
 pub(crate) const MISSING: &str = "#eceff2";
+/// Colour of the stripes behind the rows of an interval plot: lighter than the grid on them.
+pub(crate) const STRIPE: &str = "#f5f7f9";
 /// How much of its colour a band shows: enough to survive a print, little enough to see the grid
 /// and other bands through it.
 pub(crate) const TINT_OPACITY: f64 = 0.2;
@@ -45,6 +47,11 @@ pub(crate) const TICK_LABEL: TextStyle =
     TextStyle { size: 11.5, weight: Weight::Regular, fill: MUTED };
 /// Names in the legend.
 pub(crate) const LEGEND: TextStyle = TextStyle { size: 13.0, weight: Weight::Regular, fill: INK };
+/// Names of the rows of an interval plot.
+pub(crate) const ROW_NAME: TextStyle = TextStyle { size: 12.5, weight: Weight::Regular, fill: INK };
+/// Remarks at the right end of the rows of an interval plot.
+pub(crate) const ROW_NOTE: TextStyle =
+    TextStyle { size: 11.5, weight: Weight::Regular, fill: MUTED };
 /// Text under the panels.
 pub(crate) const CAPTION: TextStyle =
     TextStyle { size: 12.0, weight: Weight::Regular, fill: MUTED };

@@ -71,6 +71,8 @@ impl RoundStep {
 /// Ticks of a logarithmic axis stand about within these bounds: far beyond them, rounding outwards
 /// to a multiple of several decades would leave the range of `f64`.
 const LOG_BOUNDS: (f64, f64) = (1e-200, 1e200);
+/// Ticks rounded outwards to less or more than ten to this power stand there.
+const LARGEST_EXPONENT: i32 = 300;
 /// Up to this many decades, ticks stand at 1, 2 and 5 of each decade instead of the decades only.
 const FEW_DECADES: f64 = 1.5;
 /// From this many ticks on there is room for more than the decades.
@@ -88,7 +90,10 @@ pub(crate) fn log_ticks(low: f64, high: f64, target: usize) -> Vec<f64> {
         let stride = (f64::from(last - first) / target.max(1) as f64).ceil().max(1.0) as i32;
         let start = first.div_euclid(stride) * stride;
         let end = -(-last).div_euclid(stride) * stride;
-        return (start..=end).step_by(stride as usize).map(power_of_ten).collect();
+        return (start..=end)
+            .step_by(stride as usize)
+            .map(|decade| power_of_ten(decade.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)))
+            .collect();
     }
     let candidates: Vec<f64> = (first..=last)
         .flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * power_of_ten(decade)))
@@ -160,6 +165,8 @@ mod tests {
         assert_eq!(log_ticks(3.0, 8.0, 2), [1.0, 10.0]);
         assert_eq!(log_ticks(1.0, 10.0, 5), [1.0, 2.0, 5.0, 10.0]);
         assert!(log_ticks(1e-30, 1e30, 7).len() <= 9);
+        let widest = log_ticks(5e-324, f64::MAX, 1);
+        assert!(widest.len() == 3 && widest[0] > 0.0 && widest[2].is_finite(), "{widest:?}");
         assert_eq!(minor_log_ticks(1.0, 5.0), [2.0, 3.0, 4.0]);
         assert!(minor_log_ticks(1e-9, 1.0).is_empty());
     }

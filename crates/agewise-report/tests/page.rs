@@ -25,6 +25,9 @@ fn sample_page() -> Page {
         ])
         .heading("Results")
         .paragraph("Some text.")
+        .subheading("In short")
+        .list(["One is faster.".to_owned(), " ".to_owned(), "Two is fairer.".to_owned()])
+        .note("Only one seed.")
         .table(
             Table::new([Column::text("policy"), Column::number("age")])
                 .caption("All policies")
@@ -62,7 +65,16 @@ fn every_block_is_there_in_order() {
     let main = document.descendants().find(|node| node.has_tag_name("main")).unwrap();
     let tags: Vec<&str> =
         main.children().filter(Node::is_element).map(|node| node.tag_name().name()).collect();
-    assert_eq!(tags, ["dl", "h2", "p", "div", "figure", "h2", "figure", "details"]);
+    assert_eq!(
+        tags,
+        ["dl", "h2", "p", "h3", "ul", "p", "div", "figure", "h2", "figure", "details"]
+    );
+    let list = document.descendants().find(|node| node.has_tag_name("ul")).unwrap();
+    let items: Vec<String> = list.children().filter(Node::is_element).map(all_text).collect();
+    assert_eq!(items, ["One is faster.", "Two is fairer."]);
+    assert_eq!(texts_of(&document, "h3"), ["In short"]);
+    let note = document.descendants().find(|node| node.attribute("role") == Some("note")).unwrap();
+    assert_eq!(all_text(note), "Only one seed.");
     assert_eq!(texts_of(&document, "h1"), ["Report"]);
     assert_eq!(texts_of(&document, "dd"), ["100", "cold start", "9"]);
     assert_eq!(texts_of(&document, "strong"), ["2.83", "How to read it."]);
@@ -101,7 +113,7 @@ fn ids_are_unique_and_the_contents_point_to_them() {
         values.map(str::to_owned).collect()
     };
     let ids = attributes("id");
-    assert_eq!(ids, ["results", "results-2"]);
+    assert_eq!(ids, ["results", "results-2"], "subheadings are not in the contents");
     let targets: Vec<String> = attributes("href")
         .iter()
         .filter_map(|link| link.strip_prefix('#').map(str::to_owned))
@@ -122,7 +134,14 @@ fn figures_are_inline_and_scale() {
 
 #[test]
 fn an_empty_page_is_a_page() {
-    let html = Page::new("").key_figures([]).table(Table::new([])).to_html();
+    let html = Page::new("")
+        .key_figures([])
+        .table(Table::new([]))
+        .list([])
+        .list([String::new()])
+        .subheading("")
+        .note(" ")
+        .to_html();
     let document = parse(&html).unwrap();
     let main = document.descendants().find(|node| node.has_tag_name("main")).unwrap();
     assert_eq!(main.children().filter(Node::is_element).count(), 0);
@@ -146,7 +165,10 @@ proptest! {
             .lead(&*text)
             .heading(&*text)
             .heading(&*text)
+            .subheading(&*text)
             .paragraph(&*text)
+            .list([text.clone(), text.clone()])
+            .note(&*text)
             .key_figures([KeyFigure::new(&*text, &*text).note(&*text)])
             .table(rows.into_iter().fold(table, Table::row))
             .figure(&figure(&text), &*text)

@@ -1,4 +1,5 @@
-//! The selection simulator: how a policy loads its clients, from 100 clients to 10^8, calm and under churn.
+//! Two simulators. [`study`] trains: policies side by side on real data. The rest of this crate selects: how a policy
+//! loads its clients, from 100 clients to 10^8, calm and under churn.
 //!
 //! A [`Run`] plays one policy under one seed. Policies that follow age (age laws, oldest-first, round-robin)
 //! run on an engine that keeps clients in groups of equal age, so that a round costs what the due clients cost;
@@ -8,10 +9,13 @@
 mod asked;
 mod config;
 mod listed;
+pub mod objective;
 mod played;
 mod record;
 mod run;
 mod shard;
+mod statistics;
+pub mod study;
 mod summary;
 mod tally;
 mod world;
@@ -19,5 +23,9 @@ mod world;
 pub use config::{SimulatedPolicy, Simulation, SimulationParams};
 pub use record::{RoundRecord, RunRecord};
 pub use run::{AgeMap, RoundRow, Run, RunOutcome, RunSpec, calm, play};
-pub use summary::{Estimate, PolicySummary, Summary, theory};
+pub use statistics::{
+    Estimate, Interval, PairedChange, PairedDifference, RoundsToTarget, Student, holm, median,
+    quantile,
+};
+pub use summary::{PolicySummary, Summary, theory};
 pub use world::{Availability, World};

@@ -2,45 +2,11 @@
 
 use crate::config::Simulation;
 use crate::record::RunRecord;
+use crate::statistics::Estimate;
 use agewise_core::theory::PolicyTheory;
 use agewise_core::{Result, Weighting, build_policy};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// A mean over seeds, with half the width of its 95% interval if there is more than one.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
-    /// The mean.
-    pub mean: f64,
-    /// Half the width of the 95% interval; `None` for a single seed.
-    pub half_width: Option<f64>,
-}
-
-impl Estimate {
-    /// The estimate from one value per seed; `None` if there is no value.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let values: Vec<f64> = values.into_iter().collect();
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        if values.len() < 2 {
-            return values.first().map(|_| Self { mean, half_width: None });
-        }
-        let spread = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
-        let error = (spread / (count - 1.0) / count).sqrt();
-        Some(Self { mean, half_width: Some(student_quantile(values.len() - 1) * error) })
-    }
-}
-
-/// The 97.5% quantile of Student's t.
-fn student_quantile(degrees: usize) -> f64 {
-    const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042,
-    ];
-    // Beyond the table the excess over the normal quantile falls like 1/degrees.
-    TABLE.get(degrees - 1).copied().unwrap_or(1.96 + 2.46 / degrees as f64)
-}
 
 /// One policy summed up.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -169,21 +135,4 @@ fn summarise(simulation: &Simulation, index: usize, runs: &[RunRecord]) -> Resul
         window_sd_theory: theory.map_or_else(BTreeMap::new, |theory| theory.window_sd),
         half_width,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_those_of_student() {
-        assert_eq!(Estimate::of([]), None);
-        assert_eq!(Estimate::of([3.0]).unwrap().half_width, None);
-        let estimate = Estimate::of([1.0, 2.0, 3.0]).unwrap();
-        assert_eq!(estimate.mean, 2.0);
-        assert!((estimate.half_width.unwrap() - 4.303 / 3f64.sqrt()).abs() < 1e-12);
-        // 2.021 at 40 and 1.980 at 120 degrees of freedom.
-        assert!((student_quantile(40) - 2.021).abs() < 0.002);
-        assert!((student_quantile(120) - 1.980).abs() < 0.002);
-    }
 }

@@ -2,11 +2,12 @@
 //!
 //! This crate is the front door: it re-exports the rooms of the house and holds the `agewise` command.
 //!
+//! - [`compare`][]: the main job, policies side by side by training.
 //! - [`core`][]: ages, policies, theory, participation metrics.
 //! - [`learn`][]: the learning engine.
 //! - [`data`][]: data sets on this machine.
 //! - [`report`][]: figures.
-//! - [`sim`][]: the selection simulator.
+//! - [`sim`][]: the simulators of selection and of training.
 //! - [`theory`][]: what the policies do, before anything is run.
 //!
 //! ```
@@ -27,6 +28,8 @@ pub use agewise_report as report;
 pub use agewise_sim as sim;
 
 pub mod cli;
+pub mod compare;
+mod csv;
 pub mod data;
 mod format;
 mod looks;

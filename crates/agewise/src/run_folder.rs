@@ -96,6 +96,43 @@ impl RunFolder {
         written.map_err(|error| FolderError::Io(path, error))
     }
 
+    /// Replaces a file that is written often and may be lost when the machine stops, though not when the program does:
+    /// it is complete or as it was, but nobody waits for the disk. One writer at a time for each name.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
+        let path = self.0.join(name);
+        let next = path.with_extension("next");
+        let written = fs::write(&next, bytes).and_then(|()| fs::rename(&next, &path));
+        written.map_err(|error| FolderError::Io(path, error))
+    }
+
+    /// An error about a file of the run.
+    pub(crate) fn trouble(&self, name: &str, error: io::Error) -> FolderError {
+        FolderError::Io(self.0.join(name), error)
+    }
+
+    /// Makes a folder inside the run.
+    pub fn make(&self, name: &str) -> Result<(), FolderError> {
+        let path = self.0.join(name);
+        fs::create_dir_all(&path).map_err(|error| FolderError::Io(path, error))
+    }
+
+    /// Opens a file of the run, to write behind what is there.
+    pub fn append(&self, name: &str) -> Result<fs::File, FolderError> {
+        let path = self.0.join(name);
+        let opened = fs::OpenOptions::new().create(true).append(true).open(&path);
+        opened.map_err(|error| FolderError::Io(path, error))
+    }
+
+    /// Reads the bytes of a file of the run; `None` if it is not there.
+    pub fn read_bytes(&self, name: &str) -> Result<Option<Vec<u8>>, FolderError> {
+        let path = self.0.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(FolderError::Io(path, error)),
+        }
+    }
+
     /// Reads a file of the run; `None` if it is not there.
     pub fn read(&self, name: &str) -> Result<Option<String>, FolderError> {
         let path = self.0.join(name);
@@ -118,6 +155,14 @@ impl RunFolder {
             _ => Ok(()),
         }
     }
+}
+
+/// A number that stands for a configuration and this version of the program: what was stored under another one is
+/// not taken over. (FNV-1a, which is the same on every machine.)
+pub(crate) fn fingerprint(config: &str) -> u64 {
+    let text = config.bytes().chain(env!("CARGO_PKG_VERSION").bytes());
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    text.fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 fn is_occupied(path: &Path) -> bool {

@@ -25,6 +25,8 @@ pub struct LocalTrainingParams {
     pub learning_rate: f32,
     /// The learning rate is multiplied by this from round to round.
     pub decay: f64,
+    /// If above 0, the learning rate of round t is also multiplied by this / (this + t): Theorem 1 asks for such a fall.
+    pub offset: f64,
     /// How much of the last step goes into the next (0: plain SGD). Begins anew in every round.
     pub momentum: f32,
     /// L2 penalty: adds this times the parameters to the gradient.
@@ -43,6 +45,7 @@ impl Default for LocalTrainingParams {
             batch: 50,
             learning_rate: 0.1,
             decay: 0.998,
+            offset: 0.0,
             momentum: 0.0,
             weight_decay: 0.0,
             proximal: 0.0,
@@ -63,6 +66,9 @@ impl LocalTrainingParams {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(Error::new(field, value, "a number of at least 0"));
             }
+        }
+        if !(self.offset.is_finite() && self.offset >= 0.0) {
+            return Err(Error::new("offset", self.offset, "a number of at least 0"));
         }
         if !(0.0..1.0).contains(&self.momentum) {
             return Err(Error::new("momentum", self.momentum, "a number from 0 to below 1"));
@@ -93,8 +99,11 @@ impl LocalTraining {
 
     /// The learning rate of a round.
     pub fn learning_rate(&self, round: u64) -> f32 {
-        let decay = self.0.decay.powf(round as f64);
-        (f64::from(self.0.learning_rate) * decay) as f32
+        let (offset, round) = (self.0.offset, round as f64);
+        let decay = self.0.decay.powf(round);
+        // As a fraction of 1 + t / offset, because an offset near the largest number must not overflow.
+        let fall = if offset > 0.0 { 1.0 / (1.0 + round / offset) } else { 1.0 };
+        (f64::from(self.0.learning_rate) * decay * fall) as f32
     }
 
     /// How many batches a client with so many samples trains.
@@ -115,13 +124,15 @@ mod tests {
     #[test]
     fn wrong_settings_are_named() {
         let params = LocalTrainingParams::default();
-        let wrong: [(&str, LocalTrainingParams); 9] = [
+        let wrong: [(&str, LocalTrainingParams); 11] = [
             ("learning-rate", LocalTrainingParams { learning_rate: f32::NAN, ..params }),
             ("weight-decay", LocalTrainingParams { weight_decay: -1.0, ..params }),
             ("proximal", LocalTrainingParams { proximal: f32::INFINITY, ..params }),
             ("momentum", LocalTrainingParams { momentum: 1.0, ..params }),
             ("decay", LocalTrainingParams { decay: 0.0, ..params }),
             ("decay", LocalTrainingParams { decay: 1.1, ..params }),
+            ("offset", LocalTrainingParams { offset: -1.0, ..params }),
+            ("offset", LocalTrainingParams { offset: f64::NAN, ..params }),
             ("batch", LocalTrainingParams { batch: 0, ..params }),
             ("epochs", LocalTrainingParams { work: LocalWork::Epochs(0), ..params }),
             ("steps", LocalTrainingParams { work: LocalWork::Steps(0), ..params }),
@@ -132,5 +143,23 @@ mod tests {
         let training = params.check().unwrap();
         assert_eq!(training.steps(101), 15);
         assert!((training.learning_rate(2) - 0.1 * 0.998 * 0.998).abs() < 1e-8);
+    }
+
+    #[test]
+    fn an_offset_makes_the_rate_fall_as_theorem_1_asks() {
+        let (mu, offset) = (0.5, 480.0);
+        let learning_rate = (1.0 / (mu * offset)) as f32;
+        let params = LocalTrainingParams { learning_rate, decay: 1.0, ..Default::default() };
+        let falling = LocalTrainingParams { offset, ..params }.check().unwrap();
+        let constant = params.check().unwrap();
+        for round in [0, 1, 7, 480, 1_000_000] {
+            let asked = (1.0 / (mu * (round as f64 + offset))) as f32;
+            assert!((falling.learning_rate(round) / asked - 1.0).abs() < 1e-6);
+            assert_eq!(constant.learning_rate(round), learning_rate);
+        }
+        let both = LocalTrainingParams { offset, decay: 0.5, ..params }.check().unwrap();
+        assert!((both.learning_rate(1) / falling.learning_rate(1) - 0.5).abs() < 1e-6);
+        let extreme = LocalTrainingParams { offset: f64::MAX, ..params }.check().unwrap();
+        assert_eq!(extreme.learning_rate(3), learning_rate);
     }
 }

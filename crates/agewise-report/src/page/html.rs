@@ -38,7 +38,12 @@ pub(super) fn write(page: &Page) -> String {
                 let anchor = next_anchor.next().map_or("", String::as_str);
                 _ = writeln!(html, r#"<h2 id="{anchor}">{}</h2>"#, escape(text));
             }
+            Block::Subheading(text) => write_text(&mut html, "h3", "", text),
             Block::Paragraph(text) => write_text(&mut html, "p", "", text),
+            Block::List(items) => write_list(&mut html, items),
+            Block::Note(text) => {
+                write_text(&mut html, "p", " class=\"remark\" role=\"note\"", text);
+            }
             Block::Figure { title, svg, width, reading } => {
                 write_figure(&mut html, title, svg, *width, reading);
             }
@@ -65,6 +70,17 @@ fn write_text(html: &mut String, tag: &str, attributes: &str, text: &str) {
     if !text.trim().is_empty() {
         _ = writeln!(html, "<{tag}{attributes}>{}</{tag}>", escape(text));
     }
+}
+
+fn write_list(html: &mut String, items: &[String]) {
+    if items.iter().all(|item| item.trim().is_empty()) {
+        return;
+    }
+    html.push_str("<ul>\n");
+    for item in items {
+        write_text(html, "li", "", item);
+    }
+    html.push_str("</ul>\n");
 }
 
 fn headings(page: &Page) -> impl Iterator<Item = &str> {

@@ -40,7 +40,10 @@ pub struct Page {
 #[derive(Clone, Debug)]
 enum Block {
     Heading(String),
+    Subheading(String),
     Paragraph(String),
+    List(Vec<String>),
+    Note(String),
     Figure { title: String, svg: String, width: f64, reading: String },
     Table(Table),
     KeyFigures(Vec<KeyFigure>),
@@ -95,10 +98,28 @@ impl Page {
         self.block(Block::Heading(text.into()))
     }
 
+    /// Adds a smaller heading, which is not in the table of contents.
+    #[must_use]
+    pub fn subheading(self, text: impl Into<String>) -> Self {
+        self.block(Block::Subheading(text.into()))
+    }
+
     /// Adds a paragraph.
     #[must_use]
     pub fn paragraph(self, text: impl Into<String>) -> Self {
         self.block(Block::Paragraph(text.into()))
+    }
+
+    /// Adds a list of sentences, each with a bullet; blank ones are left out.
+    #[must_use]
+    pub fn list(self, items: impl IntoIterator<Item = String>) -> Self {
+        self.block(Block::List(items.into_iter().collect()))
+    }
+
+    /// Adds a paragraph in a quiet box, for cautions.
+    #[must_use]
+    pub fn note(self, text: impl Into<String>) -> Self {
+        self.block(Block::Note(text.into()))
     }
 
     /// Adds a figure, drawn now, and under it a sentence on how to read it, which may be empty.

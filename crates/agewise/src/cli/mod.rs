@@ -1,8 +1,14 @@
-//! The command line. Bad input ends with exit code 2, anything else that fails with 1.
+//! The command line. Bad input ends with exit code 2, an interruption with 130, anything else that fails with 1.
 
+mod compare;
+mod compare_table;
+mod config;
 mod count;
 mod data;
+mod live;
+mod presets;
 mod progress;
+mod report;
 mod simulate;
 mod sizes;
 mod table;
@@ -19,6 +25,8 @@ pub(crate) enum Failure {
     BadInput(String),
     /// The machine is in the way: a disk, a permission.
     Trouble(String),
+    /// The user stopped it; what there is was written.
+    Interrupted(String),
     /// Whoever read our output has seen enough; not an error.
     ReaderLeft,
 }
@@ -49,8 +57,7 @@ impl From<crate::report::DrawError> for Failure {
     name = "agewise",
     version,
     about = "Who trains next? Balanced client participation in federated learning.",
-    after_help = "Start with `agewise theory`: it shows what each policy does to your clients, \
-                  before you run anything."
+    after_help = "Start with `agewise compare`: two minutes of training on embedded data, and a report."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -59,9 +66,12 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    // Boxed: these have many more flags than the others.
+    Compare(Box<compare::CompareArgs>),
     Theory(theory::TheoryArgs),
-    // Boxed: it has many more flags than the others.
     Simulate(Box<simulate::SimulateArgs>),
+    Report(report::ReportArgs),
+    Presets(presets::PresetsArgs),
     Data(data::DataArgs),
 }
 
@@ -69,15 +79,23 @@ enum Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
+        Command::Compare(args) => compare::run(&args),
         Command::Theory(args) => theory::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Data(args) => data::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Presets(args) => presets::run(&args),
     };
     match result {
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,
         Err(Failure::BadInput(message)) => {
             complain(&message);
             ExitCode::from(2)
+        }
+        Err(Failure::Interrupted(message)) => {
+            // As a shell reports a program that Ctrl-C has ended.
+            let _ = writeln!(io::stderr(), "{message}");
+            ExitCode::from(130)
         }
         Err(Failure::Trouble(message)) => {
             complain(&message);

@@ -2,7 +2,7 @@
 
 use super::progress::Progress;
 use super::table::table;
-use super::{Failure, count, print, sizes};
+use super::{Failure, config, count, print, sizes};
 use crate::core::{EmptyCohort, PolicySpec, Start, Weighting};
 use crate::format::{number, with_half_width};
 use crate::run_folder::{CONFIG, FolderError, RunFolder};
@@ -132,12 +132,24 @@ pub(crate) struct SimulateArgs {
     quiet: bool,
 }
 
+/// Keys of a configuration that are not written where they are empty.
+const KEYS_LEFT_OUT: &[&str] = &["weighting", "size_list"];
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum StartArg {
+pub(crate) enum StartArg {
     /// Each first age is drawn from the policy's steady state
     Stationary,
     /// All ages are 0
     Cold,
+}
+
+impl From<StartArg> for Start {
+    fn from(start: StartArg) -> Self {
+        match start {
+            StartArg::Stationary => Self::Stationary,
+            StartArg::Cold => Self::Cold,
+        }
+    }
 }
 
 impl From<SimulateError> for Failure {
@@ -196,7 +208,7 @@ fn run_here(args: &SimulateArgs) -> Result<(), Failure> {
 
 fn begin(args: &SimulateArgs) -> Result<(Simulation, RunFolder), Failure> {
     let params = match &args.config {
-        Some(path) => read_config(path)?,
+        Some(path) => config::read(path, KEYS_LEFT_OUT)?,
         None => SimulationParams::default(),
     };
     let simulation = with_flags(args, params)?.check()?;
@@ -240,41 +252,12 @@ fn available_memory() -> Option<u64> {
 
 fn begun_before(args: &SimulateArgs, path: &Path) -> Result<(Simulation, RunFolder), Failure> {
     let folder = RunFolder::open(path)?;
-    let params = read_config(&path.join(CONFIG))?;
+    let params: SimulationParams = config::read(&path.join(CONFIG), KEYS_LEFT_OUT)?;
     if with_flags(args, params.clone())? != params {
         let message = "resume: the run goes on as it was begun; expected no flags that change it";
         return Err(Failure::BadInput(message.to_string()));
     }
     Ok((params.check()?, folder))
-}
-
-fn read_config(path: &Path) -> Result<SimulationParams, Failure> {
-    let shown = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::BadInput(format!("config = {shown}: {error}")))?;
-    let table: toml::Table =
-        text.parse().map_err(|error| Failure::BadInput(format!("config = {shown}: {error}")))?;
-    check_keys(&table, &shown.to_string())?;
-    let params = table.try_into();
-    params.map_err(|error: toml::de::Error| Failure::BadInput(format!("config = {shown}: {error}")))
-}
-
-/// Names a key that does not exist, and the one that was probably meant.
-fn check_keys(table: &toml::Table, shown: &str) -> Result<(), Failure> {
-    // Every key that can be written: those of the defaults, and those that are left out when empty.
-    let defaults = toml::Table::try_from(SimulationParams::default()).unwrap_or_default();
-    let known: Vec<&str> =
-        defaults.keys().map(String::as_str).chain(["weighting", "size_list"]).collect();
-    let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) else {
-        return Ok(());
-    };
-    let nearest = known.iter().min_by_key(|name| strsim::damerau_levenshtein(name, unknown));
-    let nearest = nearest.copied().unwrap_or_default();
-    let list = known.join(", ");
-    Err(Failure::BadInput(format!(
-        "{shown}: {unknown} = {}: expected one of {list} (did you mean {nearest}?)",
-        table[unknown]
-    )))
 }
 
 /// What the flags say instead.
@@ -306,10 +289,7 @@ fn with_flags(
         params.weighting = Some(text.parse::<Weighting>()?);
     }
     if let Some(start) = args.start {
-        params.start = match start {
-            StartArg::Stationary => Start::Stationary,
-            StartArg::Cold => Start::Cold,
-        };
+        params.start = start.into();
     }
     if let Some(rule) = args.empty_cohort {
         params.empty_cohort = EmptyCohort::from(rule);

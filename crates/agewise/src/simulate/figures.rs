@@ -239,7 +239,7 @@ impl Finished {
 }
 
 /// The Lorenz curve of loads, each with its number of clients.
-fn lorenz_curve(clients_by_load: &BTreeMap<u32, u64>) -> Vec<(f64, f64)> {
+pub(crate) fn lorenz_curve(clients_by_load: &BTreeMap<u32, u64>) -> Vec<(f64, f64)> {
     let all: f64 = clients_by_load.values().map(|&clients| clients as f64).sum();
     let work: f64 =
         clients_by_load.iter().map(|(&l, &clients)| f64::from(l) * clients as f64).sum();

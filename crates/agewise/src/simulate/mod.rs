@@ -4,9 +4,11 @@ mod figures;
 mod page;
 mod tables;
 
+pub(crate) use figures::lorenz_curve;
+
 use crate::core::{Result, Start};
 use crate::report::DrawError;
-use crate::run_folder::{CONFIG, FolderError, RunFolder};
+use crate::run_folder::{CONFIG, FolderError, RunFolder, fingerprint};
 use crate::sim::{RunRecord, Simulation, Summary, play};
 use rayon::prelude::*;
 use std::fmt;
@@ -89,7 +91,7 @@ impl Finished {
         let units: Vec<(usize, u32)> = (0..simulation.policies().len())
             .flat_map(|policy| (0..seeds).map(move |seed| (policy, seed)))
             .collect();
-        let stored = format!("{FINISHED}/{:016x}", fingerprint(&simulation)?);
+        let stored = format!("{FINISHED}/{:016x}", fingerprint(&config_text(&simulation)?));
         let play = |&(policy, seed): &(usize, u32)| {
             let name = format!("{stored}-{policy:03}-{seed:05}.json");
             finish_run(&simulation, policy, seed, folder.map(|folder| (folder, name)), on_rounds)
@@ -168,14 +170,6 @@ pub fn side_by_side(simulation: &Simulation) -> u64 {
     } else {
         1
     }
-}
-
-/// A number that stands for a configuration and this version of the program: runs that were stored under
-/// another one are not taken over. (FNV-1a, which is the same on every machine.)
-fn fingerprint(simulation: &Simulation) -> std::result::Result<u64, SimulateError> {
-    let text = config_text(simulation)? + env!("CARGO_PKG_VERSION");
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    Ok(text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
 fn finish_run(

@@ -2,9 +2,10 @@
 
 use super::Finished;
 use crate::core::Result;
+use crate::csv::{optional, quoted};
 use crate::sim::theory;
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
 
 impl Finished {
     /// Every round of every run.
@@ -72,17 +73,4 @@ impl Finished {
         }
         counts
     }
-}
-
-/// A name that may contain commas.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.into()
-    }
-}
-
-fn optional(value: Option<impl Display>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
 }

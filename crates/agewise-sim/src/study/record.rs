@@ -1,0 +1,119 @@
+//! What came of a run.
+
+use super::gaps::GapRecord;
+use super::log::RoundLog;
+use super::run::Selection;
+use super::{RunId, Study};
+use agewise_core::Result;
+use agewise_core::metrics::ParticipationSummary;
+
+/// A run as far as it was played: its logs and what follows from them.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Which run.
+    pub id: RunId,
+    /// Its rounds.
+    pub logs: Vec<RoundLog>,
+    /// Whether it is at its end.
+    pub finished: bool,
+    /// For each evaluation the rounds played, the test accuracy and, if it is finite, the test loss.
+    pub curve: Vec<(u64, f64, Option<f64>)>,
+    /// How it loaded its clients; nothing before the first round.
+    pub participation: Option<ParticipationSummary>,
+    /// How often each X was seen.
+    pub intervals: Vec<(u64, u64)>,
+    /// Each client.
+    pub clients: Vec<ClientRecord>,
+    /// Skew and error, where the objectives of all clients were looked at.
+    pub gaps: Option<GapRecord>,
+}
+
+/// A client in a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClientRecord {
+    /// How many images it has.
+    pub samples: usize,
+    /// How often it took part.
+    pub selections: u32,
+    /// Rounds since it last took part, or since the beginning.
+    pub age: u64,
+    /// The accuracy of the last model on its classes, in its proportions.
+    pub accuracy: Option<f64>,
+}
+
+impl Record {
+    /// Follows the logs of a run.
+    pub fn new(study: &Study, id: RunId, logs: Vec<RoundLog>) -> Result<Self> {
+        let scene = study.scene(id.seed)?;
+        let mut selection = Selection::new(study, id, scene)?;
+        for log in &logs {
+            selection.follow(log)?;
+        }
+        let counts = study.test_counts();
+        let curve = logs
+            .iter()
+            .filter_map(|log| {
+                let test = log.test.as_ref()?;
+                Some((log.round + 1, test.accuracy(&counts)?, test.loss))
+            })
+            .collect();
+        let last = logs.iter().rev().find_map(|log| log.test.as_ref());
+        let Selection { selector, participation } = selection;
+        let client = |(client, labels): (usize, &Vec<u32>)| ClientRecord {
+            samples: scene.partition.of(client).len(),
+            selections: participation.selections()[client],
+            age: selector.ages().of(client as u32),
+            accuracy: last.and_then(|test| test.accuracy_for(&counts, labels)),
+        };
+        Ok(Self {
+            id,
+            finished: study.is_finished(&logs),
+            curve,
+            participation: (!logs.is_empty()).then(|| participation.summary(selector.ages())),
+            intervals: participation.intervals().histogram().collect(),
+            gaps: GapRecord::new(scene, &logs)?,
+            clients: scene.partition.histograms().iter().enumerate().map(client).collect(),
+            logs,
+        })
+    }
+
+    /// Rounds until the accuracy was first at least `target`.
+    pub fn rounds_to(&self, target: f64) -> Option<u64> {
+        self.curve.iter().find(|(_, accuracy, _)| *accuracy >= target).map(|(round, ..)| *round)
+    }
+
+    /// The accuracy of the last evaluation.
+    pub fn final_accuracy(&self) -> Option<f64> {
+        self.curve.last().map(|(_, accuracy, _)| *accuracy)
+    }
+
+    /// The mean accuracy over the rounds: the area under the curve, as a share.
+    pub fn area(&self) -> Option<f64> {
+        let mut area = 0.0;
+        let mut before = 0;
+        for &(round, accuracy, _) in &self.curve {
+            area += (round - before) as f64 * accuracy;
+            before = round;
+        }
+        (before > 0).then(|| area / before as f64)
+    }
+
+    /// The mean accuracy of the tenth of the clients that the last model serves worst.
+    pub fn worst_tenth(&self) -> Option<f64> {
+        let mut each: Vec<f64> = self.clients.iter().filter_map(|client| client.accuracy).collect();
+        each.sort_by(f64::total_cmp);
+        let worst = &each[..each.len().div_ceil(10)];
+        (!worst.is_empty()).then(|| worst.iter().sum::<f64>() / worst.len() as f64)
+    }
+
+    /// Clients that took part, over all rounds.
+    pub fn selections(&self) -> u64 {
+        self.logs.iter().map(|log| log.clients.len() as u64).sum()
+    }
+
+    /// Updates that were not taken.
+    pub fn rejected(&self) -> u64 {
+        let missing = |log: &RoundLog| log.losses.iter().filter(|loss| loss.is_none()).count();
+        self.logs.iter().map(|log| missing(log) as u64).sum()
+    }
+}

@@ -1,0 +1,245 @@
+//! The main job: policies side by side, trained on data, with a run folder and a report.
+//!
+//! [`Comparison::play`] plays a [`Study`] into a folder and can be stopped at any moment; [`Comparison::read`] reads a
+//! folder again. Everything that is shown is made from the logs in the folder.
+
+mod checkpoint;
+mod figures;
+mod keeper;
+mod page;
+pub mod presets;
+mod sentences;
+mod store;
+mod tables;
+mod tensorboard;
+
+pub use keeper::View;
+pub(crate) use page::{bytes, effect};
+pub(crate) use sentences::{percent, rounds as rounds_text, verdict};
+
+use crate::core::Error;
+use crate::csv::quoted;
+use crate::learn::data::DataError;
+use crate::report::{DrawError, Page};
+use crate::run_folder::{CONFIG, FolderError, RunFolder, fingerprint};
+use crate::sim::study::{Contender, Record, Study, StudyParams, StudySummary, play_all};
+use keeper::{Keeper, TIMING};
+use page::Chapter;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use store::{CHECKPOINTS, LOGS, MODELS, Store};
+
+/// Keys of a configuration that are not written where they are empty.
+pub(crate) const KEYS_LEFT_OUT: &[&str] = &["weighting"];
+
+/// The last of the files that are written: where it is, everything else is.
+pub(crate) const REPORT: &str = "report.html";
+const FIGURES: &str = "figures";
+const EVENTS: &str = "tensorboard";
+
+/// Why a comparison could not be finished.
+#[derive(Debug)]
+pub enum CompareError {
+    /// Its parameters.
+    Input(Error),
+    /// Its data.
+    Data(DataError),
+    /// Its folder.
+    Folder(FolderError),
+    /// A figure.
+    Draw(DrawError),
+    /// A file that this program wrote and cannot use.
+    Unreadable(String),
+}
+
+impl fmt::Display for CompareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Data(error) => error.fmt(f),
+            Self::Folder(error) => error.fmt(f),
+            Self::Draw(error) => error.fmt(f),
+            Self::Unreadable(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for CompareError {}
+
+impl From<Error> for CompareError {
+    fn from(error: Error) -> Self {
+        Self::Input(error)
+    }
+}
+
+impl From<DataError> for CompareError {
+    fn from(error: DataError) -> Self {
+        Self::Data(error)
+    }
+}
+
+impl From<FolderError> for CompareError {
+    fn from(error: FolderError) -> Self {
+        Self::Folder(error)
+    }
+}
+
+impl From<DrawError> for CompareError {
+    fn from(error: DrawError) -> Self {
+        Self::Draw(error)
+    }
+}
+
+/// What a comparison is, before anything is run: its data are found and fit its parameters.
+pub fn prepare(params: StudyParams, folders: &[PathBuf]) -> Result<Study, CompareError> {
+    let dataset = crate::learn::data::load(&params.data, folders)?;
+    Ok(Study::new(params, dataset)?)
+}
+
+/// A comparison as far as it was played.
+pub struct Comparison {
+    /// What was asked.
+    pub study: Study,
+    /// Its runs, by seed and then by policy.
+    pub records: Vec<Record>,
+}
+
+impl Comparison {
+    /// Plays what is left of a study in a folder, whose configuration has been written before.
+    pub fn play(
+        study: Study,
+        folder: &RunFolder,
+        threads: usize,
+        view: &dyn View,
+        stop: &AtomicBool,
+    ) -> Result<Self, CompareError> {
+        let config = folder.read(CONFIG)?.unwrap_or_default();
+        let store = Store::new(&study, folder, fingerprint(&config));
+        store.make_folders()?;
+        let keeper = Keeper::new(store, folder, view, stop)?;
+        let records = play_all(&study, threads, &keeper)?;
+        Ok(Self { study, records })
+    }
+
+    /// Reads a comparison from its folder, as far as it was played.
+    pub fn read(study: Study, folder: &RunFolder) -> Result<Self, CompareError> {
+        let config = folder.read(CONFIG)?.unwrap_or_default();
+        let store = Store::new(&study, folder, fingerprint(&config));
+        let records = study.runs().into_iter().map(|id| {
+            let logs = store.logs(id)?;
+            Ok(Record::new(&study, id, logs)?)
+        });
+        let records = records.collect::<Result<Vec<_>, CompareError>>()?;
+        Ok(Self { study, records })
+    }
+
+    /// For each policy the mean time of its runs on this machine, as far as it is known.
+    pub(crate) fn seconds(&self, folder: &RunFolder) -> Result<Vec<Option<f64>>, CompareError> {
+        let mut rounds: BTreeMap<(String, String, String), f64> = BTreeMap::new();
+        for line in folder.read(TIMING)?.unwrap_or_default().lines().skip(1) {
+            // From the right: a policy's name may contain commas.
+            let mut cells = line.rsplitn(4, ',');
+            let seconds = cells.next().and_then(|cell| cell.parse().ok());
+            let (round, seed, policy) = (cells.next(), cells.next(), cells.next());
+            if let (Some(seconds), Some(round), Some(seed), Some(policy)) =
+                (seconds, round, seed, policy)
+            {
+                // A round that was played again counts once.
+                rounds.insert((policy.to_string(), seed.to_string(), round.to_string()), seconds);
+            }
+        }
+        let of = |contender: &Contender| {
+            let name = quoted(&contender.label);
+            let mine = rounds.iter().filter(|((policy, ..), _)| *policy == name);
+            let seeds: BTreeSet<&str> =
+                mine.clone().map(|((_, seed, _), _)| seed.as_str()).collect();
+            let seconds: f64 = mine.map(|(_, seconds)| seconds).sum();
+            (!seeds.is_empty()).then(|| seconds / seeds.len() as f64)
+        };
+        Ok(self.study.contenders().iter().map(of).collect())
+    }
+
+    /// The figures over all runs.
+    pub fn summary(&self) -> StudySummary {
+        StudySummary::new(&self.study, &self.records)
+    }
+
+    /// Writes everything that follows from the logs into the folder of the run.
+    pub fn write(&self, folder: &RunFolder, summary: &StudySummary) -> Result<(), CompareError> {
+        folder.write("summary.json", pretty(summary)?.as_bytes())?;
+        folder.write("rounds.csv", self.rounds_csv().as_bytes())?;
+        folder.write("clients.csv", self.clients_csv().as_bytes())?;
+        for (name, file) in self.event_files() {
+            folder.write(&format!("{EVENTS}/{name}"), &file)?;
+        }
+        let figures = self.figures(summary);
+        for figure in &figures {
+            let svg = figure.figure.to_svg();
+            folder.write(&format!("{FIGURES}/{}.svg", figure.name), svg.as_bytes())?;
+        }
+        let pictures: Vec<_> = figures.par_iter().map(|figure| figure.figure.to_png(2.0)).collect();
+        for (figure, picture) in figures.iter().zip(pictures) {
+            folder.write(&format!("{FIGURES}/{}.png", figure.name), &picture?)?;
+        }
+        let chapter = Chapter { name: "", comparison: self, summary, figures: &figures };
+        let page = page::single(&chapter)?;
+        folder.write(REPORT, page.to_html().as_bytes())?;
+        if self.is_finished() {
+            folder.remove(CHECKPOINTS)?;
+        }
+        Ok(())
+    }
+
+    /// Whether every run is at its end.
+    pub fn is_finished(&self) -> bool {
+        self.records.iter().all(|record| record.finished)
+    }
+}
+
+/// One page about several comparisons, each with its name.
+pub fn report(comparisons: &[(String, Comparison)]) -> Result<Page, CompareError> {
+    let parts: Vec<_> = comparisons
+        .iter()
+        .map(|(name, comparison)| {
+            let summary = comparison.summary();
+            let figures = comparison.figures(&summary);
+            (name, comparison, summary, figures)
+        })
+        .collect();
+    let chapters: Vec<Chapter<'_>> = parts
+        .iter()
+        .map(|(name, comparison, summary, figures)| Chapter { name, comparison, summary, figures })
+        .collect();
+    page::several(&chapters)
+}
+
+/// One JSON document, for people and programs.
+pub fn pretty(summary: &StudySummary) -> Result<String, CompareError> {
+    let text = serde_json::to_string_pretty(summary);
+    let text = text.map_err(|error| CompareError::Unreadable(format!("summary.json: {error}")))?;
+    Ok(text + "\n")
+}
+
+/// Removes what an earlier comparison left in the folder, so that its results cannot be taken for the new ones.
+pub fn clear(folder: &RunFolder) -> Result<(), CompareError> {
+    let results = ["summary.json", "rounds.csv", "clients.csv", REPORT, FIGURES, EVENTS];
+    for name in results.into_iter().chain([LOGS, CHECKPOINTS, MODELS, TIMING]) {
+        folder.remove(name)?;
+    }
+    Ok(())
+}
+
+/// Stores the configuration; the first thing that is written, so that a folder that cannot be written to is noticed
+/// before the work.
+pub fn write_config(params: &StudyParams, folder: &RunFolder) -> Result<(), CompareError> {
+    folder.write(CONFIG, config_text(params)?.as_bytes())?;
+    Ok(())
+}
+
+fn config_text(params: &StudyParams) -> Result<String, CompareError> {
+    let text = toml::to_string(params);
+    text.map_err(|error| CompareError::Unreadable(format!("cannot write {CONFIG}: {error}")))
+}

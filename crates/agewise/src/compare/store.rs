@@ -1,0 +1,189 @@
+//! The files of a comparison that is under way: a log for each run, and its last model.
+//!
+//! A round is first appended to the log, then the model replaces the one before. Whatever is cut off in between is seen
+//! when the run goes on: the log counts up to the model, a line that is not whole counts as not written, and a run
+//! without a model begins anew. None of that changes the result, as a round gives the same bytes whenever it is played.
+
+use super::CompareError;
+use super::checkpoint::{decode, encode};
+use crate::run_folder::RunFolder;
+use crate::sim::study::{Checkpoint, RoundLog, RunId, Study, TrainingRun};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write as _;
+
+/// The folder of the logs; they stay, a report is drawn from them.
+pub(super) const LOGS: &str = "log";
+/// The folder of the models of runs that are not finished.
+pub(super) const CHECKPOINTS: &str = "checkpoints";
+/// The folder of the last models, one for each policy, from the first seed.
+pub(super) const MODELS: &str = "models";
+
+/// The first line of a log.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Header {
+    policy: String,
+    seed: u64,
+    /// The fingerprint of the configuration, in hexadecimal.
+    config: String,
+}
+
+/// Where the runs of a study are kept.
+pub(super) struct Store<'a> {
+    study: &'a Study,
+    folder: &'a RunFolder,
+    fingerprint: u64,
+}
+
+/// The open log of a run, and a buffer for its models.
+pub(super) struct OpenRun {
+    log: File,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Store<'a> {
+    pub(super) fn new(study: &'a Study, folder: &'a RunFolder, fingerprint: u64) -> Self {
+        Self { study, folder, fingerprint }
+    }
+
+    pub(super) fn make_folders(&self) -> Result<(), CompareError> {
+        for name in [LOGS, CHECKPOINTS, MODELS] {
+            self.folder.make(name)?;
+        }
+        Ok(())
+    }
+
+    /// The policy and the seed of a run.
+    pub(super) fn names(&self, id: RunId) -> (&str, u64) {
+        (&self.study.contenders()[id.contender].label, self.study.seed(id.seed).0)
+    }
+
+    fn header(&self, id: RunId) -> Header {
+        let (policy, seed) = self.names(id);
+        Header { policy: policy.to_string(), seed, config: format!("{:016x}", self.fingerprint) }
+    }
+
+    /// The rounds of a run that are on disk.
+    pub(super) fn logs(&self, id: RunId) -> Result<Vec<RoundLog>, CompareError> {
+        let name = log_name(id);
+        let Some(bytes) = self.folder.read_bytes(&name)? else {
+            return Ok(Vec::new());
+        };
+        let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
+        let whole = |line: &&[u8]| line.ends_with(b"\n");
+        let header = lines.next().filter(whole);
+        let header = header.and_then(|line| serde_json::from_slice::<Header>(line).ok());
+        match header {
+            None => return Ok(Vec::new()),
+            Some(header) if header == self.header(id) => {}
+            Some(header) => {
+                return Err(CompareError::Unreadable(format!(
+                    "{name}: belongs to policy {}, seed {} of another configuration or version; expected the log of \
+                     policy {}, seed {} (start again with --force, or in another folder)",
+                    header.policy,
+                    header.seed,
+                    self.header(id).policy,
+                    self.header(id).seed
+                )));
+            }
+        }
+        let rounds = lines.filter(whole).map_while(|line| serde_json::from_slice(line).ok());
+        let in_order = |(index, log): (usize, RoundLog)| (log.round == index as u64).then_some(log);
+        Ok(rounds.enumerate().map_while(in_order).collect())
+    }
+
+    /// The last model of a run, if it is whole and not ahead of the log.
+    pub(super) fn checkpoint(
+        &self,
+        id: RunId,
+        logs: &[RoundLog],
+    ) -> Result<Option<Checkpoint>, CompareError> {
+        let bytes = self.folder.read_bytes(&checkpoint_name(id))?;
+        let rule = self.study.params().server;
+        let checkpoint = bytes.and_then(|bytes| decode(&bytes, self.fingerprint, rule));
+        Ok(checkpoint.filter(|checkpoint| checkpoint.rounds <= logs.len() as u64))
+    }
+
+    /// Opens the log behind these rounds.
+    pub(super) fn open(&self, id: RunId, logs: &[RoundLog]) -> Result<OpenRun, CompareError> {
+        let name = log_name(id);
+        let mut text = line(&self.header(id))?;
+        for log in logs {
+            text.extend(line(log)?);
+        }
+        // Only where something was cut off there is anything to write.
+        if self.folder.read_bytes(&name)?.as_ref() != Some(&text) {
+            self.folder.write(&name, &text)?;
+        }
+        Ok(OpenRun { log: self.folder.append(&name)?, buffer: Vec::new() })
+    }
+
+    /// Keeps the last round of a run.
+    pub(super) fn keep(
+        &self,
+        id: RunId,
+        open: &mut OpenRun,
+        run: &TrainingRun<'_>,
+    ) -> Result<(), CompareError> {
+        if let Some(log) = run.logs().last() {
+            let written = open.log.write_all(&line(log)?);
+            written.map_err(|error| self.folder.trouble(&log_name(id), error))?;
+        }
+        let rounds = run.logs().len() as u64;
+        encode(&mut open.buffer, self.fingerprint, rounds, run.global(), run.server());
+        self.folder.replace(&checkpoint_name(id), &open.buffer)?;
+        Ok(())
+    }
+
+    /// The file of a policy's model, if this run is the one whose model is kept.
+    fn model_name(&self, id: RunId) -> Option<String> {
+        let name = format!("{MODELS}/{}.safetensors", slug(self.study, id.contender));
+        (id.seed == 0).then_some(name)
+    }
+
+    /// Whether a run's model is to be kept and is not there.
+    pub(super) fn lacks_model(&self, id: RunId) -> bool {
+        self.model_name(id).is_some_and(|name| !self.folder.path().join(name).is_file())
+    }
+
+    /// Keeps the model of a finished run, if it is the one that stands for its policy.
+    pub(super) fn finish(
+        &self,
+        id: RunId,
+        run: Option<&TrainingRun<'_>>,
+    ) -> Result<(), CompareError> {
+        if let (Some(name), Some(run)) = (self.model_name(id), run) {
+            let file = self.study.trainer().model().to_safetensors(run.global())?;
+            self.folder.write(&name, &file)?;
+        }
+        self.folder.remove(&checkpoint_name(id))?;
+        Ok(())
+    }
+}
+
+fn line(value: &impl Serialize) -> Result<Vec<u8>, CompareError> {
+    let text = serde_json::to_vec(value);
+    let mut text = text.map_err(|error| CompareError::Unreadable(format!("log: {error}")))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+fn log_name(id: RunId) -> String {
+    format!("{LOGS}/{:03}-{:05}.jsonl", id.contender, id.seed)
+}
+
+fn checkpoint_name(id: RunId) -> String {
+    format!("{CHECKPOINTS}/{:03}-{:05}.model", id.contender, id.seed)
+}
+
+/// A policy's label as the name of a file: unlike all others.
+pub(super) fn slug(study: &Study, contender: usize) -> String {
+    let plain = |label: &str| {
+        let keep = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        label.chars().map(keep).collect::<String>().trim_matches('_').to_string()
+    };
+    let labels: Vec<String> = study.contenders().iter().map(|c| plain(&c.label)).collect();
+    let label = &labels[contender];
+    let same = labels[..contender].iter().filter(|other| *other == label).count();
+    if same == 0 { label.clone() } else { format!("{label}-{}", same + 1) }
+}
