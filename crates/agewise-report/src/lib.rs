@@ -68,5 +68,5 @@ pub use interval_plot::{IntervalPlot, IntervalRow};
 pub use legend::LegendPosition;
 pub use page::{Cell, Column, KeyFigure, Page, Table};
 pub use panel::{Panel, ReferenceLine};
-pub use save::write_atomically;
+pub use save::{is_temporary, write_atomically};
 pub use series::{Series, SeriesStyle};

@@ -25,9 +25,18 @@ fn write_and_move(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()>
     fs::rename(temporary, path)
 }
 
+/// Whether a file of this name is one that [`write_atomically`] has left behind: a process was killed in the middle.
+pub fn is_temporary(name: &str) -> bool {
+    name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1)
+}
+
+/// How the names of temporary files begin and end.
+const TEMPORARY: (&str, &str) = (".agewise-", ".tmp");
+
 /// A hidden name beside `path` that no other process and no other call uses.
 fn temporary_neighbour(path: &Path) -> PathBuf {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".agewise-{}-{call}.tmp", std::process::id()))
+    let (begin, end) = TEMPORARY;
+    path.with_file_name(format!("{begin}{}-{call}{end}", std::process::id()))
 }

@@ -1,6 +1,6 @@
 //! The folder of a run: never overwritten by accident, and complete or clearly not.
 
-use crate::report::write_atomically;
+use crate::report::{is_temporary, write_atomically};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -17,6 +17,8 @@ pub enum FolderError {
     Exists(PathBuf),
     /// There is no run in it.
     NoRun(PathBuf),
+    /// Another process is working in it.
+    Busy(PathBuf),
     /// A file cannot be written or read.
     Io(PathBuf, io::Error),
 }
@@ -33,12 +35,22 @@ impl fmt::Display for FolderError {
             Self::NoRun(path) => {
                 write!(f, "{}: expected the folder of a run, with its config.toml", path.display())
             }
+            Self::Busy(path) => {
+                write!(
+                    f,
+                    "{}: expected a folder in which no other process is working",
+                    path.display()
+                )
+            }
             Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
         }
     }
 }
 
 impl std::error::Error for FolderError {}
+
+/// The end of the name of a file that is about to replace another.
+const HALF: &str = ".half-written";
 
 /// The file from which a run can be run again.
 pub const CONFIG: &str = "config.toml";
@@ -80,6 +92,20 @@ impl RunFolder {
         }
     }
 
+    /// Keeps other processes from working in the folder, as long as the result lives; a process that is killed lets go.
+    /// What an earlier one had half written is removed.
+    pub fn lock(&self) -> Result<fs::File, FolderError> {
+        let path = self.0.join(CONFIG);
+        let config = fs::File::open(&path).map_err(|error| FolderError::Io(path.clone(), error))?;
+        match config.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(FolderError::Busy(self.0.clone())),
+            Err(fs::TryLockError::Error(error)) => return Err(FolderError::Io(path, error)),
+        }
+        sweep(&self.0)?;
+        Ok(config)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0
@@ -100,7 +126,8 @@ impl RunFolder {
     /// it is complete or as it was, but nobody waits for the disk. One writer at a time for each name.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
         let path = self.0.join(name);
-        let next = path.with_extension("next");
+        let mut next = path.clone().into_os_string();
+        next.push(HALF);
         let written = fs::write(&next, bytes).and_then(|()| fs::rename(&next, &path));
         written.map_err(|error| FolderError::Io(path, error))
     }
@@ -163,6 +190,23 @@ pub(crate) fn fingerprint(config: &str) -> u64 {
     let text = config.bytes().chain(env!("CARGO_PKG_VERSION").bytes());
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     text.fold(0xcbf2_9ce4_8422_2325, step)
+}
+
+/// Removes temporary files, in a folder and those below it.
+fn sweep(folder: &Path) -> Result<(), FolderError> {
+    let trouble = |error| FolderError::Io(folder.to_path_buf(), error);
+    for entry in fs::read_dir(folder).map_err(trouble)? {
+        let entry = entry.map_err(trouble)?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        // Links are not followed: what they lead to is not ours.
+        if entry.file_type().map_err(trouble)?.is_dir() {
+            sweep(&path)?;
+        } else if is_temporary(&name) || name.ends_with(HALF) {
+            fs::remove_file(&path).map_err(trouble)?;
+        }
+    }
+    Ok(())
 }
 
 fn is_occupied(path: &Path) -> bool {

@@ -31,6 +31,11 @@ const SMALL: [&str; 18] = [
     "3",
 ];
 
+/// The same with many more rounds: it does not end by itself before it is stopped.
+fn long() -> Vec<&'static str> {
+    SMALL.map(|arg| if arg == "12" { "400" } else { arg }).to_vec()
+}
+
 fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agewise"));
     command.args(args).current_dir(folder).stdin(Stdio::null());
@@ -173,8 +178,7 @@ fn logged(run: &Path) -> usize {
     let Ok(entries) = fs::read_dir(run.join("log")) else {
         return 0;
     };
-    let lines =
-        |path: PathBuf| fs::read(path).map_or(0, |b| b.iter().filter(|b| **b == b'\n').count());
+    let lines = |path: PathBuf| fs::read_to_string(path).map_or(0, |text| text.lines().count());
     entries.flatten().map(|entry| lines(entry.path())).sum()
 }
 
@@ -262,10 +266,7 @@ fn damaged_files_cost_time_and_nothing_else() -> Outcome {
 #[test]
 fn interrupted_it_ends_with_what_there_is() -> Outcome {
     let here = folder("interrupted")?;
-    let long = [&SMALL[..], &["--rounds", "400"]].concat();
-    // The last of two equal flags would be an error: replace it.
-    let long: Vec<&str> =
-        long.iter().enumerate().filter(|(i, _)| !(6..8).contains(i)).map(|(_, a)| *a).collect();
+    let long = long();
     let args = [&["compare"], &long[..], &["--out", "run", "--quiet"]].concat();
     let mut child = command(&here, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     wait_for(&here.join("run"), 30, &mut child)?;
@@ -309,7 +310,7 @@ fn runs_end_at_the_target_if_asked() -> Outcome {
     for policy in document["policies"].as_array().ok_or("no policies")? {
         let to = &policy["rounds_to"][1];
         if to["reached"] == 3 {
-            assert_eq!(policy["means"]["rounds"]["mean"].as_f64() < Some(12.0), true, "{policy}");
+            assert!(policy["means"]["rounds"]["mean"].as_f64() < Some(12.0), "{policy}");
         }
         // What runs of different lengths cannot tell is not said.
         assert!(policy["means"]["final_accuracy"].is_null());
@@ -406,5 +407,20 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
     fs::write(here.join("mine/thesis.txt"), "all of it")?;
     assert_eq!(compare(&here, &["--out", "mine"])?.status.code(), Some(2));
     assert_eq!(fs::read_to_string(here.join("mine/thesis.txt"))?, "all of it");
+    Ok(())
+}
+
+#[test]
+fn two_processes_do_not_work_in_one_folder() -> Outcome {
+    let here = folder("busy")?;
+    let args = [&["compare"], &long()[..], &["--out", "run", "--quiet"]].concat();
+    let mut child = command(&here, &args).stdout(Stdio::null()).spawn()?;
+    wait_for(&here.join("run"), 10, &mut child)?;
+    let output = compare(&here, &["--resume", "run"])?;
+    child.kill()?;
+    child.wait()?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("no other process"), "{message}");
     Ok(())
 }

@@ -85,9 +85,11 @@ impl Study {
         Ok(())
     }
 
-    /// Whether the objectives of all clients are looked at.
-    pub(super) fn watches_gaps(&self) -> bool {
-        self.params().skew || self.params().bound
+    /// Whether the objectives of all clients are looked at before a round: as often as the model is evaluated.
+    pub(super) fn watches_gaps(&self, round: u64) -> bool {
+        let asked = self.params().skew || self.params().bound;
+        let last = round + 1 == self.params().rounds;
+        asked && (round.is_multiple_of(self.params().eval_every) || last)
     }
 
     fn all_samples<'a>(&'a self, scene: &'a Scene) -> Vec<Samples<'a>> {

@@ -20,7 +20,7 @@ pub use gaps::{GapLog, GapRecord, Optima};
 pub use lanes::{RunId, Watcher, play_all};
 pub use log::{RoundLog, TestScore};
 pub use params::StudyParams;
-pub use record::{ClientRecord, Record};
+pub use record::{ClientRecord, CurvePoint, Record};
 pub use run::{Checkpoint, TrainingRun};
 pub use summary::{ContenderSummary, Measure, Pair, RoundsTo, StudySummary, Verdict};
 
@@ -62,6 +62,13 @@ pub struct Scene {
 impl Study {
     /// Checks the parameters against the data.
     pub fn new(params: StudyParams, dataset: Dataset) -> Result<Self> {
+        let classes = dataset.train.classes() as usize;
+        let spec = ModelSpec::named(&params.model, dataset.train.shape(), classes)?;
+        Self::with_model(params, dataset, spec)
+    }
+
+    /// The same with a model of your own.
+    pub fn with_model(params: StudyParams, dataset: Dataset, spec: ModelSpec) -> Result<Self> {
         let contenders = params.contenders()?;
         let training = params.training()?;
         let setting = SettingParams {
@@ -76,13 +83,13 @@ impl Study {
         let baseline = labels.clone().position(|label| label == params.baseline);
         let baseline =
             baseline.ok_or_else(|| Error::unknown("baseline", &params.baseline, labels))?;
-        let shape = dataset.train.shape();
-        let spec = ModelSpec::named(&params.model, shape, dataset.train.classes() as usize)?;
         let trainer = Trainer::new(Model::new(spec)?);
         Server::new(params.server, trainer.parameters())?;
         let pixels = PixelTable::new(params.pixels, &dataset.train);
         let scenes = (0..params.seeds).map(|_| OnceLock::new()).collect();
         let study = Self {
+            params,
+            dataset,
             pixels,
             contenders,
             baseline,
@@ -90,8 +97,6 @@ impl Study {
             training,
             setting,
             scenes,
-            params,
-            dataset,
         };
         study.check_bound()?;
         study.split(0)?;

@@ -8,6 +8,8 @@ use agewise_learn::train::{LocalTraining, LocalTrainingParams, LocalWork};
 use serde::{Deserialize, Serialize};
 
 /// A comparison of policies by training, as it is written in a file or a command line.
+// Each switch is one line of a configuration, whatever their number.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StudyParams {

@@ -16,8 +16,8 @@ pub struct Record {
     pub logs: Vec<RoundLog>,
     /// Whether it is at its end.
     pub finished: bool,
-    /// For each evaluation the rounds played, the test accuracy and, if it is finite, the test loss.
-    pub curve: Vec<(u64, f64, Option<f64>)>,
+    /// Its evaluations.
+    pub curve: Vec<CurvePoint>,
     /// How it loaded its clients; nothing before the first round.
     pub participation: Option<ParticipationSummary>,
     /// How often each X was seen.
@@ -26,6 +26,17 @@ pub struct Record {
     pub clients: Vec<ClientRecord>,
     /// Skew and error, where the objectives of all clients were looked at.
     pub gaps: Option<GapRecord>,
+}
+
+/// An evaluation on the test images.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CurvePoint {
+    /// Rounds played.
+    pub round: u64,
+    /// The share of images that were recognised.
+    pub accuracy: f64,
+    /// The mean loss, if it is finite.
+    pub loss: Option<f64>,
 }
 
 /// A client in a run.
@@ -54,7 +65,8 @@ impl Record {
             .iter()
             .filter_map(|log| {
                 let test = log.test.as_ref()?;
-                Some((log.round + 1, test.accuracy(&counts)?, test.loss))
+                let accuracy = test.accuracy(&counts)?;
+                Some(CurvePoint { round: log.round + 1, accuracy, loss: test.loss })
             })
             .collect();
         let last = logs.iter().rev().find_map(|log| log.test.as_ref());
@@ -79,21 +91,21 @@ impl Record {
 
     /// Rounds until the accuracy was first at least `target`.
     pub fn rounds_to(&self, target: f64) -> Option<u64> {
-        self.curve.iter().find(|(_, accuracy, _)| *accuracy >= target).map(|(round, ..)| *round)
+        self.curve.iter().find(|point| point.accuracy >= target).map(|point| point.round)
     }
 
     /// The accuracy of the last evaluation.
     pub fn final_accuracy(&self) -> Option<f64> {
-        self.curve.last().map(|(_, accuracy, _)| *accuracy)
+        self.curve.last().map(|point| point.accuracy)
     }
 
     /// The mean accuracy over the rounds: the area under the curve, as a share.
     pub fn area(&self) -> Option<f64> {
         let mut area = 0.0;
         let mut before = 0;
-        for &(round, accuracy, _) in &self.curve {
-            area += (round - before) as f64 * accuracy;
-            before = round;
+        for point in &self.curve {
+            area += (point.round - before) as f64 * point.accuracy;
+            before = point.round;
         }
         (before > 0).then(|| area / before as f64)
     }

@@ -144,7 +144,7 @@ impl<'a> TrainingRun<'a> {
                 Member { client, weight, samples }
             })
             .collect();
-        let gaps = if self.study.watches_gaps() {
+        let gaps = if self.study.watches_gaps(cohort.round) {
             let global = self.federation.global();
             Some(self.study.gaps_before(self.scene, &mut self.selection.selector, global, crew)?)
         } else {

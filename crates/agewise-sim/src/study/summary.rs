@@ -199,7 +199,7 @@ fn summarise(study: &Study, contender: &Contender, runs: &[&Record]) -> Contende
     };
     let learning: [(&'static str, Value); 4] = [
         ("final_accuracy", Record::final_accuracy),
-        ("final_loss", |record| record.curve.last().and_then(|(_, _, loss)| *loss)),
+        ("final_loss", |record| record.curve.last().and_then(|point| point.loss)),
         ("area", Record::area),
         ("worst_tenth", Record::worst_tenth),
     ];

@@ -208,12 +208,12 @@ impl From<CompareError> for Failure {
         let message = error.to_string();
         match error {
             CompareError::Input(_)
-            | CompareError::Folder(FolderError::Exists(_) | FolderError::NoRun(_)) => {
-                Self::BadInput(message)
-            }
+            | CompareError::Unreadable(_)
+            | CompareError::Folder(
+                FolderError::Exists(_) | FolderError::NoRun(_) | FolderError::Busy(_),
+            ) => Self::BadInput(message),
             CompareError::Data(error) => error.into(),
             CompareError::Draw(error) => error.into(),
-            CompareError::Unreadable(_) => Self::BadInput(message),
             CompareError::Folder(FolderError::Io(..)) => Self::Trouble(message),
         }
     }
@@ -225,6 +225,8 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         Some(path) => begun_before(args, path)?,
         None => begin(args)?,
     };
+    // Held until the end.
+    let _lock = folder.lock()?;
     let threads = args.threads.map_or_else(cores, usize::from);
     let stop = stop_on_interrupt()?;
     let live = Live::new(&study, args.quiet);

@@ -6,6 +6,7 @@ use crate::compare::{Comparison, bytes, percent, rounds_text, verdict};
 use crate::format::number;
 use crate::run_folder::RunFolder;
 use crate::sim::study::{ContenderSummary, Measure, StudySummary};
+use std::fmt::Write as _;
 
 /// Everything that is printed at the end.
 pub(crate) fn text(
@@ -46,7 +47,8 @@ pub(crate) fn text(
         summary.runs,
         table(columns, 1..=9, rows)
     );
-    text += &format!(
+    let _ = write!(
+        text,
         "Rounds: median [95% interval]. Against: change over common seeds [95% interval]. X: rounds between two \
          selections\nof a client. {}\n\nReport: {}\n",
         verdict(summary),

@@ -5,7 +5,8 @@ use crate::compare::View;
 use crate::sim::study::{RoundLog, RunId, Study};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write as _};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -136,12 +137,13 @@ impl Live {
         );
         if !standing.accuracy.is_empty() {
             let mean = mean(standing.accuracy.values().copied());
-            line += &format!("   accuracy {:>5.1}%", 100.0 * mean);
+            let _ = write!(line, "   accuracy {:>5.1}%", 100.0 * mean);
         }
         if let (Some(target), false) = (self.targets.last(), standing.reached.is_empty()) {
             let mean = mean(standing.reached.values().map(|&round| round as f64));
             let target = 100.0 * target;
-            line += &format!("   {target}% after {mean:>5.1} rounds ({})", standing.reached.len());
+            let _ =
+                write!(line, "   {target}% after {mean:>5.1} rounds ({})", standing.reached.len());
         }
         screen.lines[place].set_message(line);
     }
@@ -163,9 +165,9 @@ impl Live {
             self.first_seed + u64::from(id.seed)
         );
         if let Some(log) = log {
-            line += &format!(": round {}", log.round + 1);
+            let _ = write!(line, ": round {}", log.round + 1);
             if let Some(accuracy) = self.accuracy(log) {
-                line += &format!(", accuracy {:.1}%", 100.0 * accuracy);
+                let _ = write!(line, ", accuracy {:.1}%", 100.0 * accuracy);
             }
         }
         let _ = writeln!(std::io::stderr(), "{line}");

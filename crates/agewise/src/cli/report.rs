@@ -6,6 +6,7 @@ use crate::data::folders;
 use crate::report::write_atomically;
 use crate::run_folder::{CONFIG, RunFolder};
 use clap::Args;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const ABOUT: &str = "Draw the report of a comparison again, or put several into one";
@@ -52,8 +53,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let Some(out) = &args.out else {
         let mut text = String::new();
         for (folder, comparison) in &comparisons {
+            let _lock = folder.lock()?;
             comparison.write(folder, &comparison.summary())?;
-            text += &format!("Report: {}\n", folder.path().join("report.html").display());
+            let _ = writeln!(text, "Report: {}", folder.path().join("report.html").display());
         }
         return print(&text);
     };

@@ -157,9 +157,9 @@ impl From<SimulateError> for Failure {
         let message = error.to_string();
         match error {
             SimulateError::Input(_)
-            | SimulateError::Folder(FolderError::Exists(_) | FolderError::NoRun(_)) => {
-                Self::BadInput(message)
-            }
+            | SimulateError::Folder(
+                FolderError::Exists(_) | FolderError::NoRun(_) | FolderError::Busy(_),
+            ) => Self::BadInput(message),
             SimulateError::Draw(error) => error.into(),
             SimulateError::Folder(FolderError::Io(..)) | SimulateError::Unreadable(_) => {
                 Self::Trouble(message)

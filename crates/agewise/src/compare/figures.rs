@@ -6,7 +6,7 @@ use crate::report::{
     Axis, Figure, IntervalPlot, IntervalRow, Panel, ReferenceLine, Series, SeriesStyle,
 };
 use crate::sim::Estimate;
-use crate::sim::study::{Measure, Record, StudySummary};
+use crate::sim::study::{CurvePoint, Measure, Record, StudySummary};
 use std::collections::BTreeMap;
 
 /// A figure with its file name and a sentence that helps to read it.
@@ -115,14 +115,14 @@ impl Comparison {
         let mut loss = Panel::new("Loss", x(), Axis::log10("test loss"));
         for (place, (label, slot)) in self.looks().into_iter().enumerate() {
             let runs: Vec<&Record> = self.runs_of(place).collect();
-            let curve = |value: fn(&(u64, f64, Option<f64>)) -> Option<f64>, limits| {
+            let curve = |value: fn(&CurvePoint) -> Option<f64>, limits| {
                 let curves = runs.iter().map(|record| {
-                    record.curve.iter().filter_map(move |p| Some((p.0, value(p)?))).collect()
+                    record.curve.iter().filter_map(move |p| Some((p.round, value(p)?))).collect()
                 });
                 with_band(label, slot, curves.collect(), limits)
             };
-            accuracy = accuracy.series(curve(|point| Some(point.1), (0.0, 1.0)));
-            loss = loss.series(curve(|point| point.2, (0.0, f64::INFINITY)));
+            accuracy = accuracy.series(curve(|point| Some(point.accuracy), (0.0, 1.0)));
+            loss = loss.series(curve(|point| point.loss, (0.0, f64::INFINITY)));
         }
         for &target in &self.study.params().targets {
             let label = format!("{}%", share(target));
@@ -206,9 +206,10 @@ impl Comparison {
             let differences = self.runs_of(place).filter_map(|run| {
                 let other = self.runs_of(base).find(|other| other.id.seed == run.id.seed)?;
                 let other: BTreeMap<u64, f64> =
-                    other.curve.iter().map(|point| (point.0, point.1)).collect();
-                let difference = |point: &(u64, f64, Option<f64>)| {
-                    Some((point.0, 100.0 * (point.1 - other.get(&point.0)?)))
+                    other.curve.iter().map(|point| (point.round, point.accuracy)).collect();
+                let difference = |point: &CurvePoint| {
+                    let other = other.get(&point.round)?;
+                    Some((point.round, 100.0 * (point.accuracy - other)))
                 };
                 Some(run.curve.iter().filter_map(difference).collect::<Vec<_>>())
             });

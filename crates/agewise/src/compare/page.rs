@@ -131,7 +131,10 @@ impl Chapter<'_> {
             ));
         }
         page = heading(page, "Results").paragraph(verdict(self.summary));
-        page = page.table(self.learning_table()).table(self.load_table());
+        if let Some(table) = self.rounds_table() {
+            page = page.table(table);
+        }
+        page = page.table(self.accuracy_table()).table(self.load_table());
         if let Some(table) = self.skew_table() {
             page = page.table(table);
         }
@@ -165,24 +168,20 @@ impl Chapter<'_> {
         ]
     }
 
-    fn learning_table(&self) -> Table {
+    /// Rounds to the targets; nothing where there are none.
+    fn rounds_table(&self) -> Option<Table> {
         let targets = &self.comparison.study.params().targets;
+        if targets.is_empty() {
+            return None;
+        }
         let mut columns = vec![Column::text("policy")];
         for &target in targets {
             columns.push(Column::number(format!("rounds to {}%", share(target))));
-            columns.push(Column::number(format!("against {}", self.summary.baseline)));
+            columns.push(Column::number(format!("vs {}", self.summary.baseline)));
         }
-        let ends = !self.comparison.study.params().stop_at_target;
-        if ends {
-            columns.extend(
-                ["mean accuracy %", "final accuracy %", "worst 10% of clients %"]
-                    .map(Column::number),
-            );
-        }
-        columns.extend(["rounds played", "moved"].map(Column::number));
         let mut table = Table::new(columns).caption(
-            "Learning. Rounds: median [95% interval], and how many runs got there if not all did; changes over common \
-             seeds; accuracies: mean over seeds ± half of the 95% interval.",
+            "Rounds to test accuracies: median [95% interval], and how many runs got there if not all did; beside it the \
+             change over common seeds. Marked: fewer rounds, supported when all comparisons are allowed for.",
         );
         for policy in &self.summary.policies {
             let mut cells = vec![Cell::new(policy.policy.clone())];
@@ -194,6 +193,29 @@ impl Chapter<'_> {
                     .is_some_and(|pair| pair.verdict == Verdict::Supported && pair.effect < 0.0);
                 cells.push(if wins { Cell::new(text).best() } else { Cell::new(text) });
             }
+            table = table.row(cells);
+        }
+        Some(table)
+    }
+
+    fn accuracy_table(&self) -> Table {
+        let ends = !self.comparison.study.params().stop_at_target;
+        let mut columns = vec![Column::text("policy")];
+        if ends {
+            let accuracies = ["mean accuracy %", "final accuracy %", "worst 10% of clients %"];
+            columns.extend(accuracies.map(Column::number));
+        }
+        columns.extend(["rounds played", "moved"].map(Column::number));
+        let caption = if ends {
+            "Test accuracy: mean over all rounds, at the end, and at the end for the tenth of the clients that is served \
+             worst; means over seeds ± half of the 95% interval. Moved: models to clients and back."
+        } else {
+            "Work until the target. Moved: models to clients and back. Accuracies at the end say nothing where runs end at \
+             the target."
+        };
+        let mut table = Table::new(columns).caption(caption);
+        for policy in &self.summary.policies {
+            let mut cells = vec![Cell::new(policy.policy.clone())];
             if ends {
                 for name in ["area", "final_accuracy", "worst_tenth"] {
                     cells.push(Cell::new(percent(policy.means.get(name))));
@@ -218,15 +240,19 @@ impl Chapter<'_> {
             Column::number("cohort"),
             Column::number("sd"),
             Column::number("Jain"),
-            Column::number("never chosen"),
+            Column::number("never"),
             Column::number("forced"),
         ];
         let mut table = Table::new(columns).caption(
             "Load. X: rounds between two selections of a client; Sigma: sum of the variances of the weights; Jain: 1 if all \
-             take part equally often; forced: rounds in which nobody had decided to come. Means over runs.",
+             take part equally often; never: clients that never took part; forced: rounds in which nobody had decided to come. \
+             Means over runs; their intervals are in summary.json.",
         );
         for policy in &self.summary.policies {
-            let name = |name| Cell::new(mean(policy, name));
+            let name = |name| {
+                let estimate = policy.means.get(name);
+                Cell::new(estimate.map_or("-".to_string(), |estimate| number(estimate.mean)))
+            };
             table = table.row([
                 Cell::new(policy.policy.clone()),
                 Cell::new(policy.weighting.to_string()),
@@ -320,8 +346,7 @@ impl Chapter<'_> {
         if others.is_empty() {
             return page;
         }
-        let text =
-            others.into_iter().flat_map(|measure| of(measure)).collect::<Vec<_>>().join("\n");
+        let text = others.into_iter().flat_map(of).collect::<Vec<_>>().join("\n");
         page.preformatted("The same for the other measures", text)
     }
 

@@ -66,12 +66,14 @@ impl Cost {
             _ => (50_000, 10_000),
         };
         let of_client = match params.local_work.as_str() {
+            "2 steps" => 2 * u64::from(params.batch),
             "5 steps" => 5 * u64::from(params.batch),
             _ => 5 * train / params.clients,
         };
         // Skew and bound look at all images.
         let looked_at = test + if params.skew || params.bound { train } else { 0 };
-        (params.cohort * of_client) as f64 / training + looked_at as f64 / evaluation
+        let looked_at = looked_at as f64 / params.eval_every as f64;
+        (params.cohort * of_client) as f64 / training + looked_at / evaluation
     }
 
     /// Seconds for all runs of a preset, if they need as many rounds as the paper's random selection.
@@ -159,9 +161,13 @@ pub fn presets() -> Vec<Preset> {
 /// Theorem 1 in practice: a strongly convex problem, small enough to solve.
 fn theorem() -> Preset {
     let params = StudyParams {
+        // A learning rate of 1/(4K(K+1)L) moves nothing unless K and L are small.
         model: "softmax".to_string(),
-        weight_decay: 0.05,
-        rounds: 200,
+        pixels: PixelScale::Unit,
+        local_work: "2 steps".to_string(),
+        weight_decay: 0.5,
+        rounds: 2_000,
+        eval_every: 20,
         seeds: 3,
         targets: Vec::new(),
         skew: true,

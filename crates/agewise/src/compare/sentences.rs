@@ -4,6 +4,7 @@ use super::figures::{capitalised, share};
 use crate::format::number;
 use crate::sim::study::{Measure, Pair, RoundsTo, StudySummary, Verdict};
 use crate::sim::{Estimate, Interval};
+use std::fmt::Write as _;
 
 /// One sentence about a pair: what was seen, and whether the data support a difference.
 pub(super) fn about(pair: &Pair, comparisons: usize) -> String {
@@ -98,10 +99,23 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
     );
     if open > 0 && open < with_baseline.len() {
         let verb = if open == 1 { "policy is" } else { "policies are" };
-        text += &format!(" For {open} {verb} the data support no difference.");
+        let _ = write!(text, " For {open} {verb} the data support no difference.");
     }
     if with_baseline.iter().any(|pair| pair.verdict == Verdict::TooFew) {
         text += " One seed cannot tell chance from difference: use --seeds.";
+    }
+    let elsewhere: Vec<String> = summary
+        .pairs
+        .iter()
+        .filter(|pair| pair.measure != measure && pair.other == summary.baseline)
+        .filter(|pair| pair.verdict == Verdict::Supported)
+        .map(|pair| {
+            let unit = if matches!(pair.measure, Measure::RoundsTo(_)) { "%" } else { " points" };
+            format!("{} in {} ({}{unit})", pair.policy, pair.measure, signed(pair.effect))
+        })
+        .collect();
+    if !elsewhere.is_empty() {
+        let _ = write!(text, " In other measures they support: {}.", elsewhere.join("; "));
     }
     let even = |name: &str| {
         let means = summary
@@ -111,7 +125,8 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
         means.min_by(|a, b| a.0.total_cmp(&b.0))
     };
     if let Some((variance, policy)) = even("var_interval") {
-        text += &format!(
+        let _ = write!(
+            text,
             " The most even load has {policy}: Var[X] = {} rounds squared.",
             number(variance)
         );
