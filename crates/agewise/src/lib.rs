@@ -36,3 +36,8 @@ mod looks;
 pub mod run_folder;
 pub mod simulate;
 pub mod theory;
+
+/// The examples of docs/extending.md, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/extending.md")]
+mod extending {}

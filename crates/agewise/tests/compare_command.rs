@@ -416,11 +416,15 @@ fn two_processes_do_not_work_in_one_folder() -> Outcome {
     let args = [&["compare"], &long()[..], &["--out", "run", "--quiet"]].concat();
     let mut child = command(&here, &args).stdout(Stdio::null()).spawn()?;
     wait_for(&here.join("run"), 10, &mut child)?;
-    let output = compare(&here, &["--resume", "run"])?;
+    let resumed = compare(&here, &["--resume", "run"])?;
+    let forced = compare(&here, &[&SMALL[..], &["--out", "run", "--force"]].concat())?;
+    assert!(here.join("run/log/000-00000.jsonl").is_file(), "nothing is cleared");
     child.kill()?;
     child.wait()?;
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("no other process"), "{message}");
+    for output in [resumed, forced] {
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("no other process"), "{message}");
+    }
     Ok(())
 }

@@ -285,6 +285,8 @@ fn begin(args: &CompareArgs) -> Result<(Study, RunFolder), Failure> {
     let params = with_flags(args, params)?;
     let study = compare::prepare(params, &folders(args.data_dir.as_deref()))?;
     let folder = RunFolder::create(args.out.as_deref(), "compare", args.force)?;
+    // With --force there may be a run in it, and someone may be working on that.
+    let _lock = if folder.path().join(CONFIG).exists() { Some(folder.lock()?) } else { None };
     compare::clear(&folder)?;
     compare::write_config(study.params(), &folder)?;
     Ok((study, folder))

@@ -44,7 +44,7 @@ impl<'a> Keeper<'a> {
         let is_new = !folder.path().join(TIMING).is_file();
         let mut timing = folder.append(TIMING)?;
         if is_new {
-            let written = timing.write_all(b"policy,seed,round,seconds\n");
+            let written = timing.write_all(b"policy,seed,round,seconds,checkpoint_seconds\n");
             written.map_err(|error| folder.trouble(TIMING, error))?;
         }
         let timing = Mutex::new(timing);
@@ -81,9 +81,11 @@ impl Watcher for Keeper<'_> {
         let seconds = since.elapsed().as_secs_f64();
         let begin = Instant::now();
         self.store.keep(id, &mut open, run)?;
+        let kept = begin.elapsed().as_secs_f64();
         lock(&self.open).insert(id, (open, begin));
         let (policy, seed) = self.store.names(id);
-        let line = format!("{},{seed},{},{seconds:.6}\n", quoted(policy), run.logs().len());
+        let (policy, round) = (quoted(policy), run.logs().len());
+        let line = format!("{policy},{seed},{round},{seconds:.6},{kept:.6}\n");
         let written = lock(&self.timing).write_all(line.as_bytes());
         written.map_err(|error| self.folder.trouble(TIMING, error))?;
         self.view.round(id, run.logs());

@@ -141,7 +141,7 @@ impl Comparison {
         let mut rounds: BTreeMap<(String, String, String), f64> = BTreeMap::new();
         for line in folder.read(TIMING)?.unwrap_or_default().lines().skip(1) {
             // From the right: a policy's name may contain commas.
-            let mut cells = line.rsplitn(4, ',');
+            let mut cells = line.rsplitn(5, ',').skip(1);
             let seconds = cells.next().and_then(|cell| cell.parse().ok());
             let (round, seed, policy) = (cells.next(), cells.next(), cells.next());
             if let (Some(seconds), Some(round), Some(seed), Some(policy)) =

@@ -1,0 +1,99 @@
+//! What choosing clients costs, as a share of a round of training, with 100,000 clients.
+//!
+//! `cargo bench -p agewise-sim --bench selection_share`. Choosing is everything that a policy and the bookkeeping of ages
+//! do in a round: select, weigh, credit. The round is a round of `agewise compare`, with its evaluation, on all cores.
+
+use agewise_core::{Availability, Report, Selector};
+use agewise_learn::data::{Dataset, ImageShape, Images};
+use agewise_learn::train::Crew;
+use agewise_sim::study::{RunId, Study, StudyParams, TrainingRun};
+use std::error::Error;
+use std::time::Instant;
+
+const CLIENTS: u64 = 100_000;
+const TEST_IMAGES: usize = 10_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // `cargo test --benches` runs this with other arguments: compiling it is enough then.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    let policies =
+        ["random", "probabilistic", "markov-optimal", "markov-linear", "oldest-first", "phased"];
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("{CLIENTS} clients, 5 steps of 20 samples, {threads} threads; medians of 15 rounds");
+    println!(
+        "{:>6} {:>7}  {:<16} {:>12} {:>12} {:>8}",
+        "model", "cohort", "policy", "choosing ms", "round ms", "share"
+    );
+    for (model, cohort) in [("2nn", 100), ("2nn", 1_000), ("cnn", 100)] {
+        let params = StudyParams {
+            model: model.to_string(),
+            clients: CLIENTS,
+            cohort,
+            partition: "iid".to_string(),
+            policies: policies.map(str::to_string).to_vec(),
+            seeds: 1,
+            rounds: 1_000,
+            ..StudyParams::default()
+        };
+        let study = Study::new(params, made_up()?)?;
+        let mut crew = Crew::new(study.trainer(), threads)?;
+        let rounds = if model == "cnn" { 2 } else { 8 };
+        for (contender, name) in policies.iter().enumerate() {
+            let choosing = choosing(&study, contender)?;
+            let mut run = TrainingRun::new(&study, RunId { seed: 0, contender })?;
+            let mut times = Vec::new();
+            for _ in 0..rounds {
+                let begin = Instant::now();
+                run.play_round(&mut crew)?;
+                times.push(begin.elapsed().as_secs_f64());
+            }
+            let round = median(&mut times);
+            println!(
+                "{model:>6} {cohort:>7}  {name:<16} {:>12.3} {:>12.1} {:>7.3}%",
+                1e3 * choosing,
+                1e3 * round,
+                100.0 * choosing / round
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Seconds that a policy needs in a round.
+fn choosing(study: &Study, contender: usize) -> Result<f64, Box<dyn Error>> {
+    let contender = &study.contenders()[contender];
+    let scene = study.scene(0)?;
+    let setting = scene.setting.clone();
+    let mut selector = Selector::new(&contender.spec, setting, scene.seed, contender.start)?;
+    let mut times = Vec::new();
+    for _ in 0..15 {
+        let begin = Instant::now();
+        let cohort = selector.select(Availability::Everyone)?;
+        let reports: Vec<Report> = cohort.clients.iter().map(|&c| Report::plain(c)).collect();
+        selector.finish(&reports)?;
+        times.push(begin.elapsed().as_secs_f64());
+    }
+    Ok(median(&mut times))
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Two images for each client, with labels that can be learned from one pixel.
+fn made_up() -> Result<Dataset, Box<dyn Error>> {
+    let shape = ImageShape { channels: 1, height: 28, width: 28 };
+    let make = |count: usize| -> agewise_core::Result<Images> {
+        let labels: Vec<u8> = (0..count).map(|index| (index % 10) as u8).collect();
+        let mut pixels = vec![0u8; count * 784];
+        for (image, &label) in pixels.chunks_exact_mut(784).zip(&labels) {
+            image[usize::from(label) * 70] = 255;
+        }
+        Images::new(shape, 10, pixels, labels)
+    };
+    let (train, test) = (make(2 * CLIENTS as usize)?, make(TEST_IMAGES)?);
+    Ok(Dataset { name: "made-up".to_string(), train, test })
+}

@@ -1,0 +1,173 @@
+//! The documentation is true: the commands of the tutorial work as they are written, and links lead somewhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A block of code in a page.
+#[derive(Debug)]
+struct Block {
+    /// The line on which it begins, from 1.
+    line: usize,
+    /// What stands behind the fence: the language, and what a reader should know of it.
+    info: String,
+    code: String,
+}
+
+/// Cuts a page into its blocks of code, and the text around them with as many lines as the page.
+fn blocks(page: &str) -> (Vec<Block>, String) {
+    let mut blocks = Vec::new();
+    let mut text = String::new();
+    let mut open: Option<Block> = None;
+    for (number, line) in (1..).zip(page.lines()) {
+        if let Some(info) = line.trim_start().strip_prefix("```") {
+            match open.take() {
+                Some(block) => blocks.push(block),
+                None => {
+                    let info = info.trim().to_string();
+                    open = Some(Block { line: number, info, code: String::new() });
+                }
+            }
+        } else if let Some(block) = &mut open {
+            block.code += line;
+            block.code += "\n";
+        } else {
+            text += line;
+        }
+        text += "\n";
+    }
+    (blocks, text)
+}
+
+#[test]
+fn a_page_is_cut_into_blocks_and_text() {
+    let (blocks, text) = blocks("a\n```sh\nb\nc\n```\nd\n```\n```\n");
+    let found: Vec<_> = blocks.iter().map(|b| (b.line, b.info.as_str(), b.code.as_str())).collect();
+    assert_eq!(found, [(2, "sh", "b\nc\n"), (7, "", "")]);
+    assert_eq!(text, "a\n\n\n\n\nd\n\n\n");
+}
+
+/// Every block that is marked `sh`, in order, in one folder that is empty at first. Those marked `sh no-run` need what
+/// a test cannot have: a network, other data, other programs, or minutes.
+#[cfg(unix)]
+#[test]
+fn the_commands_of_the_tutorial_work() -> Outcome {
+    use std::process::{Command, Stdio};
+    let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tutorial");
+    if here.exists() {
+        fs::remove_dir_all(&here)?;
+    }
+    fs::create_dir_all(&here)?;
+    let (blocks, _) = blocks(&fs::read_to_string(root().join("docs/tutorial.md"))?);
+    let mut played = 0;
+    for block in blocks.iter().filter(|block| block.info.starts_with("sh")) {
+        if block.info == "sh no-run" {
+            continue;
+        }
+        assert_eq!(block.info, "sh", "line {}: run it or not?", block.line);
+        let output = Command::new("sh")
+            .args(["-eux", "-c", &block.code])
+            .current_dir(&here)
+            .env("PATH", path_with_agewise()?)
+            // Nothing that this user has at home changes what a reader would see.
+            .env("HOME", &here)
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("AGEWISE_DATA")
+            .stdin(Stdio::null())
+            .output()?;
+        assert!(
+            output.status.success(),
+            "docs/tutorial.md, line {}: {}\n{}\n{}\n{}",
+            block.line,
+            output.status,
+            block.code,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        played += 1;
+    }
+    assert!(played >= 8, "only {played} blocks were played");
+    Ok(())
+}
+
+/// The program that was just built comes first.
+#[cfg(unix)]
+fn path_with_agewise() -> Outcome<std::ffi::OsString> {
+    let program = Path::new(env!("CARGO_BIN_EXE_agewise"));
+    let first = program.parent().ok_or("a program without a folder")?.to_path_buf();
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths(std::iter::once(first).chain(std::env::split_paths(&others)))?)
+}
+
+/// The README and the pages in docs.
+fn pages() -> Outcome<Vec<PathBuf>> {
+    let mut pages = vec![root().join("README.md")];
+    for entry in fs::read_dir(root().join("docs"))? {
+        pages.push(entry?.path());
+    }
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.sort();
+    Ok(pages)
+}
+
+/// The targets of the links in a text, pictures among them, each with its line.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        for rest in line.split("](").skip(1) {
+            if let Some((target, _)) = rest.split_once(')') {
+                found.push((number, target.to_string()));
+            }
+        }
+    }
+    found
+}
+
+/// The anchors of a page's headings, as code hosts make them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let words = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() -> Outcome {
+    let mut followed = 0;
+    let mut broken = Vec::new();
+    for page in pages()? {
+        let (_, text) = blocks(&fs::read_to_string(&page)?);
+        let folder = page.parent().ok_or("a page without a folder")?;
+        for (line, target) in links(&text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            followed += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((target.as_str(), ""));
+            let file = if file.is_empty() { page.clone() } else { folder.join(file) };
+            let leads = match (file.exists(), anchor) {
+                (exists, "") => exists,
+                (false, _) => false,
+                (true, anchor) => {
+                    let (_, text) = blocks(&fs::read_to_string(&file)?);
+                    anchors(&text).iter().any(|found| found == anchor)
+                }
+            };
+            if !leads {
+                broken.push(format!("{}, line {line}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(followed > 10, "only {followed} links were found");
+    Ok(())
+}
