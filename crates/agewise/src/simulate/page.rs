@@ -22,7 +22,12 @@ impl Finished {
                 KeyFigure::new("per round", params.cohort.to_string())
                     .note(format!("each every {} rounds", number(interval))),
                 KeyFigure::new("rounds", params.rounds.to_string())
-                    .note(format!("{} seeds, warm-up {}", params.seeds, params.warmup)),
+                    .note(format!(
+                        "{} {}, warm-up {}",
+                        params.seeds,
+                        if params.seeds == 1 { "seed" } else { "seeds" },
+                        params.warmup
+                    )),
                 KeyFigure::new("clients are there", params.availability.clone()).note(format!(
                     "dropout {}, join {}, leave {}",
                     params.dropout, params.join, params.leave
