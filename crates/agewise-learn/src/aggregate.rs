@@ -181,6 +181,11 @@ impl Server {
         Self { rule, direction, squares }
     }
 
+    /// The rule.
+    pub fn rule(&self) -> ServerRule {
+        self.rule
+    }
+
     /// The memory: direction and squares, empty where the rule has none.
     pub fn memory(&self) -> [&[f32]; 2] {
         [&self.direction, &self.squares]

@@ -77,7 +77,8 @@ impl Federation {
         &self.server
     }
 
-    /// Plays a round. An update that cannot be taken is left out and reported; if none can, the model stays.
+    /// Plays a round. An update that cannot be taken is left out and reported; if none can, or if their average is not
+    /// finite, the model stays.
     pub fn round(
         &mut self,
         crew: &mut Crew,
@@ -120,7 +121,7 @@ impl Federation {
         );
         let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.buffers = queue.free;
-        let members: Vec<_> = queue.members.into_iter().flatten().collect();
+        let mut members: Vec<_> = queue.members.into_iter().flatten().collect();
         if members.len() < cohort.len() {
             return Err(Error::new(
                 "workers",
@@ -128,7 +129,12 @@ impl Federation {
                 "every client to be trained",
             ));
         }
-        self.aggregator.finish(&mut self.server, &mut self.global)?;
+        if let Err(error) = self.aggregator.finish(&mut self.server, &mut self.global) {
+            // Each update was finite, and together they are not: nobody's is taken.
+            for (member, &Member { client, .. }) in members.iter_mut().zip(cohort) {
+                *member = Err(Rejected { client, why: error.to_string() });
+            }
+        }
         Ok(RoundReport { members })
     }
 }

@@ -10,7 +10,8 @@ use agewise_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Sum of weight times gap over sum of share times gap: above 1 where clients that are far from their optimum count
-/// for more than their share. `None` where the divisor is not above 0 or the lists differ in length.
+/// for more than their share. `None` where the divisor is not above 0, the quotient is not finite (training that
+/// diverges) or the lists differ in length.
 ///
 /// At a model that is optimal for everyone all gaps are rounding, and so is the quotient.
 pub fn skew(gaps: &[f64], expected_weights: &[f64], shares: &[f64]) -> Option<f64> {
@@ -21,7 +22,8 @@ pub fn skew(gaps: &[f64], expected_weights: &[f64], shares: &[f64]) -> Option<f6
         gaps.iter().zip(weights).map(|(gap, weight)| gap * weight).sum()
     };
     let divisor = sum(shares);
-    (divisor > 0.0).then(|| sum(expected_weights) / divisor)
+    let skew = sum(expected_weights) / divisor;
+    (divisor > 0.0 && divisor.is_finite() && skew.is_finite()).then_some(skew)
 }
 
 /// The skews of a run, round by round.

@@ -40,8 +40,16 @@ impl PairedDifference {
             mean,
             interval: half_width.map(|half| Interval { low: mean - half, high: mean + half }),
             p_value: uncertainty.map(|Uncertainty { error, student }| {
-                // Nothing divided by nothing: no difference at all.
-                if mean == 0.0 { 1.0 } else { student.two_sided(mean / error) }
+                if mean == 0.0 {
+                    // Nothing divided by nothing: no difference at all.
+                    1.0
+                } else if error == 0.0 {
+                    // The same difference in every pair, as whole numbers can have by luck: what is left to say is that
+                    // all have the same sign.
+                    0.5f64.powf(differences.len() as f64 - 1.0)
+                } else {
+                    student.two_sided(mean / error)
+                }
             }),
         })
     }
@@ -113,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn equal_differences_leave_no_doubt() {
+    fn equal_differences_count_by_their_sign() {
         // 0.1 three times has a mean that is not 0.1 in floating point.
         let difference = PairedDifference::of(&[(0.1, 0.0); 3]).unwrap();
         assert_eq!(difference.mean, 0.1);
         assert_eq!(difference.interval, Some(Interval { low: 0.1, high: 0.1 }));
-        assert_eq!(difference.p_value, Some(0.0));
+        assert_eq!(difference.p_value, Some(0.25));
         let difference = PairedDifference::of(&[(0.7, 0.7), (0.8, 0.8)]).unwrap();
         assert_eq!(difference.interval, Some(Interval { low: 0.0, high: 0.0 }));
         assert_eq!(difference.p_value, Some(1.0));
@@ -146,7 +154,7 @@ mod tests {
         assert!((change.percent + 200.0 / 3.0).abs() < 1e-12, "{change:?}");
         let interval = change.interval.unwrap();
         assert_eq!((interval.low, interval.high), (change.percent, change.percent));
-        assert_eq!(change.p_value, Some(0.0));
+        assert_eq!(change.p_value, Some(0.5));
     }
 
     #[test]

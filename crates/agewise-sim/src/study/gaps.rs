@@ -42,9 +42,6 @@ pub struct GapLog {
     /// In the first round: what was known before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optima: Option<Optima>,
-    /// In the last round: F_k of every client at the last model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_the_end: Option<Vec<f64>>,
 }
 
 /// What the objectives say about a run.
@@ -85,11 +82,14 @@ impl Study {
         Ok(())
     }
 
-    /// Whether the objectives of all clients are looked at before a round: as often as the model is evaluated.
-    pub(super) fn watches_gaps(&self, round: u64) -> bool {
-        let asked = self.params().skew || self.params().bound;
-        let last = round + 1 == self.params().rounds;
-        asked && (round.is_multiple_of(self.params().eval_every) || last)
+    /// Whether the objectives of all clients are looked at.
+    pub(super) fn watches_gaps(&self) -> bool {
+        self.params().skew || self.params().bound
+    }
+
+    /// Whether they are looked at before a round: at the first model, and wherever the model was just evaluated.
+    pub(super) fn watches_gaps_before(&self, round: u64) -> bool {
+        self.watches_gaps() && round.checked_sub(1).is_none_or(|before| self.evaluates(before))
     }
 
     fn all_samples<'a>(&'a self, scene: &'a Scene) -> Vec<Samples<'a>> {
@@ -165,7 +165,6 @@ impl Study {
             losses: self.losses(scene, global, crew)?,
             expected_weights: selector.expected_weights(Availability::Everyone, REDRAWS)?,
             optima,
-            at_the_end: None,
         })
     }
 
@@ -192,7 +191,7 @@ impl Study {
         let LocalWork::Steps(steps) = self.training().params().work else {
             return None;
         };
-        let contender = &self.contenders()[contender];
+        let contender = self.contenders().get(contender)?;
         let policy = build_policy(&contender.spec, &scene.setting).ok()?;
         let sigma = policy.theory(&scene.setting, contender.weighting).ok()?.sigma?;
         let skews = gaps.skew?.of_the_theorem()?;
@@ -232,7 +231,7 @@ impl GapRecord {
             track.record(&gaps(&seen.losses), &seen.expected_weights)?;
             error.extend(least.map(|least| (log.round, total(&seen.losses) - least)));
         }
-        let end = logs.last().and_then(|log| log.gaps.as_ref()?.at_the_end.as_ref());
+        let end = logs.last().and_then(|log| log.final_losses.as_ref());
         if let (Some(end), Some(least)) = (end, least) {
             error.push((logs.len() as u64, total(end) - least));
         }

@@ -23,6 +23,9 @@ pub struct RoundLog {
     /// The objectives of all clients, where they are looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gaps: Option<GapLog>,
+    /// In the last round, where the objectives are looked at: those of all clients at the last model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_losses: Option<Vec<f64>>,
 }
 
 /// A model on the test images.

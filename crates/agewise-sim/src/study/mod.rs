@@ -80,7 +80,9 @@ impl Study {
             build_policy(&contender.spec, &checked)?;
         }
         let labels = contenders.iter().map(|contender| contender.label.as_str());
-        let baseline = labels.clone().position(|label| label == params.baseline);
+        let spelled = Contender::parse(&params.baseline, params.start, params.weighting)
+            .map_or_else(|_| params.baseline.clone(), |contender| contender.label);
+        let baseline = labels.clone().position(|label| label == spelled);
         let baseline =
             baseline.ok_or_else(|| Error::unknown("baseline", &params.baseline, labels))?;
         let trainer = Trainer::new(Model::new(spec)?);
@@ -111,6 +113,14 @@ impl Study {
     /// The policies, in the order in which they were named.
     pub fn contenders(&self) -> &[Contender] {
         &self.contenders
+    }
+
+    /// The policy of a run.
+    fn contender(&self, id: RunId) -> Result<&Contender> {
+        self.contenders.get(id.contender).ok_or_else(|| {
+            let expected = format!("a number under {}", self.contenders.len());
+            Error::new("contender", id.contender, expected)
+        })
     }
 
     /// The place of the policy with which the others are compared.
@@ -145,7 +155,9 @@ impl Study {
 
     /// What all policies share under one seed; made when it is first asked for.
     pub fn scene(&self, seed: u32) -> Result<&Scene> {
-        let place = &self.scenes[seed as usize];
+        let place = self.scenes.get(seed as usize).ok_or_else(|| {
+            Error::new("seed", seed, format!("a number under {}", self.params.seeds))
+        })?;
         if let Some(scene) = place.get() {
             return Ok(scene);
         }

@@ -187,6 +187,14 @@ impl StudyParams {
             augment: self.augment,
         }
         .check()
+        .map_err(|error| {
+            // As the keys of this configuration are called.
+            let field = match error.field() {
+                "epochs" | "steps" => "local_work".to_string(),
+                field => field.replace('-', "_"),
+            };
+            Error::new(field, error.value(), error.expected())
+        })
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Selection {
 
 impl Selection {
     pub(super) fn new(study: &Study, id: RunId, scene: &Scene) -> Result<Self> {
-        let contender = &study.contenders()[id.contender];
+        let contender = study.contender(id)?;
         let policy = build_policy(&contender.spec, &scene.setting)?;
         let setting = scene.setting.clone();
         let (weighting, start) = (contender.weighting, contender.start);
@@ -32,9 +32,10 @@ impl Selection {
     /// Ends a round as its log says.
     pub(super) fn follow(&mut self, log: &RoundLog) -> Result<()> {
         let round = self.selector.round();
-        if log.round != round || log.losses.len() != log.clients.len() {
-            let value = format!("round {} with {} losses", log.round, log.losses.len());
-            let expected = format!("round {round} with {} losses", log.clients.len());
+        let (losses, weights) = (log.losses.len(), log.weights.len());
+        if log.round != round || [losses, weights] != [log.clients.len(); 2] {
+            let value = format!("round {} with {losses} losses, {weights} weights", log.round);
+            let expected = format!("round {round} with one of each for {}", log.clients.len());
             return Err(Error::new("log", value, expected));
         }
         let taken = log.clients.iter().zip(&log.losses).filter(|(_, loss)| loss.is_some());
@@ -108,6 +109,11 @@ impl<'a> TrainingRun<'a> {
             let expected = format!("{} parameters", study.trainer().parameters());
             return Err(Error::new("checkpoint", checkpoint.global.len(), expected));
         }
+        if checkpoint.server.rule() != study.params().server {
+            let value = format!("a server with {:?}", checkpoint.server.rule());
+            let expected = format!("{:?}", study.params().server);
+            return Err(Error::new("checkpoint", value, expected));
+        }
         let federation = Federation::new(checkpoint.global, checkpoint.server)?;
         Ok(Self { study, scene, selection, federation, logs })
     }
@@ -144,7 +150,7 @@ impl<'a> TrainingRun<'a> {
                 Member { client, weight, samples }
             })
             .collect();
-        let gaps = if self.study.watches_gaps(cohort.round) {
+        let gaps = if self.study.watches_gaps_before(cohort.round) {
             let global = self.federation.global();
             Some(self.study.gaps_before(self.scene, &mut self.selection.selector, global, crew)?)
         } else {
@@ -174,14 +180,15 @@ impl<'a> TrainingRun<'a> {
             forced: cohort.forced,
             test,
             gaps,
+            final_losses: None,
         };
         self.selection.follow(&log)?;
         self.logs.push(log);
-        if self.is_finished()
-            && let Some(gaps) = self.logs.last_mut().and_then(|log| log.gaps.as_mut())
-        {
-            let global = self.federation.global();
-            gaps.at_the_end = Some(self.study.losses(self.scene, global, crew)?);
+        if self.study.watches_gaps() && self.is_finished() {
+            let losses = self.study.losses(self.scene, self.federation.global(), crew)?;
+            if let Some(last) = self.logs.last_mut() {
+                last.final_losses = Some(losses);
+            }
         }
         Ok(())
     }

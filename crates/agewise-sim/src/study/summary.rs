@@ -264,7 +264,7 @@ fn pairs(study: &Study, finished: &[Vec<&Record>], measure: Measure) -> Vec<Pair
     let tested = pairs.iter_mut().filter(|pair| pair.p_value.is_some());
     for (pair, adjusted) in tested.zip(adjusted) {
         pair.p_adjusted = Some(adjusted);
-        let alone = pair.interval.is_some_and(|Interval { low, high }| low > 0.0 || high < 0.0);
+        let alone = pair.p_value.is_some_and(|p| p < 0.05);
         pair.verdict = match (alone, adjusted < 0.05) {
             (true, true) => Verdict::Supported,
             (true, false) => Verdict::OnlyAlone,

@@ -365,6 +365,18 @@ impl Chapter<'_> {
                 .to_string(),
             "Moved: the model to every client of every cohort and back, in 32-bit floats.".to_string(),
         ];
+        if (2..6).contains(&params.seeds) {
+            methods.push(format!(
+                "With {} seeds the interval of a median cannot promise 95%: it lies between the smallest and the largest run, \
+                 which hold the true median in {:.0}% of all cases.",
+                params.seeds,
+                100.0 * (1.0 - 0.5f64.powi(params.seeds as i32 - 1))
+            ));
+        }
+        methods.push(
+            "Wall times are in timing.csv: they differ from run to run, and this page does not."
+                .to_string(),
+        );
         if params.eval_every > 1 || params.eval_from > 1 {
             methods.push(format!(
                 "The model was evaluated every {} rounds from round {} on, and at the end; rounds to a target are known up \
