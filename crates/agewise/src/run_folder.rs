@@ -49,9 +49,6 @@ impl fmt::Display for FolderError {
 
 impl std::error::Error for FolderError {}
 
-/// The end of the name of a file that is about to replace another.
-const HALF: &str = ".half-written";
-
 /// The file from which a run can be run again.
 pub const CONFIG: &str = "config.toml";
 
@@ -122,14 +119,11 @@ impl RunFolder {
         written.map_err(|error| FolderError::Io(path, error))
     }
 
-    /// Replaces a file that is written often and may be lost when the machine stops, though not when the program does:
-    /// it is complete or as it was, but nobody waits for the disk. One writer at a time for each name.
-    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
+    /// Opens a file of the run to write over what is there: for one that is written often and has a checksum of its own.
+    pub fn overwrite(&self, name: &str) -> Result<fs::File, FolderError> {
         let path = self.0.join(name);
-        let mut next = path.clone().into_os_string();
-        next.push(HALF);
-        let written = fs::write(&next, bytes).and_then(|()| fs::rename(&next, &path));
-        written.map_err(|error| FolderError::Io(path, error))
+        let opened = fs::OpenOptions::new().create(true).write(true).truncate(false).open(&path);
+        opened.map_err(|error| FolderError::Io(path, error))
     }
 
     /// An error about a file of the run.
@@ -202,7 +196,7 @@ fn sweep(folder: &Path) -> Result<(), FolderError> {
         // Links are not followed: what they lead to is not ours.
         if entry.file_type().map_err(trouble)?.is_dir() {
             sweep(&path)?;
-        } else if is_temporary(&name) || name.ends_with(HALF) {
+        } else if is_temporary(&name) {
             fs::remove_file(&path).map_err(trouble)?;
         }
     }

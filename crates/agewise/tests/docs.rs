@@ -27,12 +27,11 @@ fn blocks(page: &str) -> (Vec<Block>, String) {
     let mut open: Option<Block> = None;
     for (number, line) in (1..).zip(page.lines()) {
         if let Some(info) = line.trim_start().strip_prefix("```") {
-            match open.take() {
-                Some(block) => blocks.push(block),
-                None => {
-                    let info = info.trim().to_string();
-                    open = Some(Block { line: number, info, code: String::new() });
-                }
+            if let Some(block) = open.take() {
+                blocks.push(block);
+            } else {
+                let info = info.trim().to_string();
+                open = Some(Block { line: number, info, code: String::new() });
             }
         } else if let Some(block) = &mut open {
             block.code += line;
@@ -163,6 +162,7 @@ fn every_relative_link_leads_somewhere() -> Outcome {
                 }
             };
             if !leads {
+                let page = page.strip_prefix(root()).unwrap_or(&page);
                 broken.push(format!("{}, line {line}: {target}", page.display()));
             }
         }

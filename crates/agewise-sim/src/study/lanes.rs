@@ -23,28 +23,49 @@ pub struct RunId {
     pub contender: usize,
 }
 
-/// What watches a study while it is played: stores, shows, and says when to stop.
+/// What watches a study while it is played: stores, shows, and says when to stop. Each method has a default that does
+/// nothing, which forgets everything and never stops.
 pub trait Watcher: Sync {
     /// What can go wrong with it.
     type Failure: From<Error> + Send;
 
     /// What is known of a run from before: its logs, and a model to go on with.
-    fn known(&self, id: RunId) -> Result<(Vec<RoundLog>, Option<Checkpoint>), Self::Failure>;
+    fn known(&self, _id: RunId) -> Result<(Vec<RoundLog>, Option<Checkpoint>), Self::Failure> {
+        Ok((Vec::new(), None))
+    }
 
     /// A run begins, or goes on behind these rounds.
-    fn begun(&self, id: RunId, logs: &[RoundLog]) -> Result<(), Self::Failure>;
+    fn begun(&self, _id: RunId, _logs: &[RoundLog]) -> Result<(), Self::Failure> {
+        Ok(())
+    }
 
     /// A round was played: the last of the run's logs.
-    fn round(&self, id: RunId, run: &TrainingRun<'_>) -> Result<(), Self::Failure>;
+    fn round(&self, _id: RunId, _run: &TrainingRun<'_>) -> Result<(), Self::Failure> {
+        Ok(())
+    }
 
     /// A run is at its end. Where it was finished before, there is no model.
-    fn finished(&self, id: RunId, run: Option<&TrainingRun<'_>>) -> Result<(), Self::Failure>;
+    fn finished(&self, _id: RunId, _run: Option<&TrainingRun<'_>>) -> Result<(), Self::Failure> {
+        Ok(())
+    }
 
     /// Whether a finished run is needed once more, as its model is missing.
-    fn wants_model(&self, id: RunId) -> bool;
+    fn wants_model(&self, _id: RunId) -> bool {
+        false
+    }
 
     /// Whether to stop after the present rounds.
-    fn should_stop(&self) -> bool;
+    fn should_stop(&self) -> bool {
+        false
+    }
+}
+
+/// Nobody watches: the records are all that is wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Unwatched;
+
+impl Watcher for Unwatched {
+    type Failure = Error;
 }
 
 impl Study {

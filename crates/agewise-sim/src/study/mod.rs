@@ -17,7 +17,7 @@ mod summary;
 
 pub use contender::Contender;
 pub use gaps::{GapLog, GapRecord, Optima};
-pub use lanes::{RunId, Watcher, play_all};
+pub use lanes::{RunId, Unwatched, Watcher, play_all};
 pub use log::{RoundLog, TestScore};
 pub use params::StudyParams;
 pub use record::{ClientRecord, CurvePoint, Record};

@@ -27,7 +27,12 @@ pub(super) fn encode(
         buffer.extend_from_slice(&number.to_le_bytes());
     }
     for part in [global, direction, squares] {
-        buffer.extend(part.iter().flat_map(|value| value.to_le_bytes()));
+        // In place: this is a copy, where adding byte after byte is not.
+        let begin = buffer.len();
+        buffer.resize(begin + 4 * part.len(), 0);
+        for (place, value) in buffer[begin..].chunks_exact_mut(4).zip(part) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
     }
     let checksum = crc32c::crc32c(buffer);
     buffer.extend_from_slice(&checksum.to_le_bytes());

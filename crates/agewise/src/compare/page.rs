@@ -84,6 +84,10 @@ fn supported(pair: &Pair) -> &'static str {
 
 /// An effect with its interval.
 pub(crate) fn effect(pair: &Pair) -> String {
+    if pair.at_limit == pair.pairs && pair.effect == 0.0 {
+        // Nobody got there: that is no measured zero.
+        return "-".to_string();
+    }
     let unit = if matches!(pair.measure, Measure::RoundsTo(_)) { "%" } else { "" };
     let interval = pair.interval.map_or(String::new(), |interval| {
         format!(" [{}, {}]", signed(interval.low), signed(interval.high))

@@ -28,6 +28,14 @@ pub(super) fn about(pair: &Pair, comparisons: usize) -> String {
     });
     let evidence = format!("{amount}{interval} over {} {}", pair.pairs, seeds(pair.pairs));
     let chance = |p: Option<f64>| p.map_or(String::new(), p_value);
+    if pair.at_limit == pair.pairs && pair.effect == 0.0 {
+        return format!(
+            "Neither {policy} nor {other} reached the target under any of {} {}: nothing can be said about the {}.",
+            pair.pairs,
+            seeds(pair.pairs),
+            pair.measure
+        );
+    }
     let sentence = match pair.verdict {
         Verdict::Supported if comparisons > 1 => format!(
             "The data support that {seen}: {evidence} ({}, {} when all {comparisons} comparisons are allowed for).",
@@ -98,8 +106,8 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
         }
     );
     if open > 0 && open < with_baseline.len() {
-        let verb = if open == 1 { "policy is" } else { "policies are" };
-        let _ = write!(text, " For {open} {verb} the data support no difference.");
+        let noun = if open == 1 { "policy" } else { "policies" };
+        let _ = write!(text, " For {open} {noun} the data support no difference.");
     }
     if with_baseline.iter().any(|pair| pair.verdict == Verdict::TooFew) {
         text += " One seed cannot tell chance from difference: use --seeds.";

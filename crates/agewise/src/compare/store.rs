@@ -1,7 +1,8 @@
 //! The files of a comparison that is under way: a log for each run, and its last model.
 //!
-//! A round is first appended to the log, then the model replaces the one before. Whatever is cut off in between is seen
-//! when the run goes on: the log counts up to the model, a line that is not whole counts as not written, and a run
+//! A round is first appended to the log, then its model is written over the last but one: two files take turns, so one
+//! of them is always whole, and writing over a file costs a tenth of making a new one. Whatever is cut off in between is
+//! seen when the run goes on: the log counts up to the model, a line that is not whole counts as not written, and a run
 //! without a model begins anew. None of that changes the result, as a round gives the same bytes whenever it is played.
 
 use super::CompareError;
@@ -10,7 +11,7 @@ use crate::run_folder::RunFolder;
 use crate::sim::study::{Checkpoint, RoundLog, RunId, Study, TrainingRun};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 
 /// The folder of the logs; they stay, a report is drawn from them.
 pub(super) const LOGS: &str = "log";
@@ -35,9 +36,10 @@ pub(super) struct Store<'a> {
     fingerprint: u64,
 }
 
-/// The open log of a run, and a buffer for its models.
+/// The open files of a run, and a buffer for its models.
 pub(super) struct OpenRun {
     log: File,
+    models: [File; 2],
     buffer: Vec<u8>,
 }
 
@@ -92,16 +94,24 @@ impl<'a> Store<'a> {
         Ok(rounds.enumerate().map_while(in_order).collect())
     }
 
-    /// The last model of a run, if it is whole and not ahead of the log.
+    /// The newest model of a run that is whole and not ahead of the log.
     pub(super) fn checkpoint(
         &self,
         id: RunId,
         logs: &[RoundLog],
     ) -> Result<Option<Checkpoint>, CompareError> {
-        let bytes = self.folder.read_bytes(&checkpoint_name(id))?;
         let rule = self.study.params().server;
-        let checkpoint = bytes.and_then(|bytes| decode(&bytes, self.fingerprint, rule));
-        Ok(checkpoint.filter(|checkpoint| checkpoint.rounds <= logs.len() as u64))
+        let mut newest: Option<Checkpoint> = None;
+        for turn in [0, 1] {
+            let bytes = self.folder.read_bytes(&checkpoint_name(id, turn))?;
+            let found = bytes.and_then(|bytes| decode(&bytes, self.fingerprint, rule));
+            let found = found.filter(|found| found.rounds <= logs.len() as u64);
+            if found.as_ref().map(|found| found.rounds) > newest.as_ref().map(|known| known.rounds)
+            {
+                newest = found;
+            }
+        }
+        Ok(newest)
     }
 
     /// Opens the log behind these rounds.
@@ -115,7 +125,9 @@ impl<'a> Store<'a> {
         if self.folder.read_bytes(&name)?.as_ref() != Some(&text) {
             self.folder.write(&name, &text)?;
         }
-        Ok(OpenRun { log: self.folder.append(&name)?, buffer: Vec::new() })
+        let model = |turn| self.folder.overwrite(&checkpoint_name(id, turn));
+        let models = [model(0)?, model(1)?];
+        Ok(OpenRun { log: self.folder.append(&name)?, models, buffer: Vec::new() })
     }
 
     /// Keeps the last round of a run.
@@ -131,7 +143,11 @@ impl<'a> Store<'a> {
         }
         let rounds = run.logs().len() as u64;
         encode(&mut open.buffer, self.fingerprint, rounds, run.global(), run.server());
-        self.folder.replace(&checkpoint_name(id), &open.buffer)?;
+        let turn = (rounds % 2) as usize;
+        let file = &mut open.models[turn];
+        // All models of a run have the same length, so nothing of the last one stays behind.
+        let written = file.rewind().and_then(|()| file.write_all(&open.buffer));
+        written.map_err(|error| self.folder.trouble(&checkpoint_name(id, turn), error))?;
         Ok(())
     }
 
@@ -156,7 +172,9 @@ impl<'a> Store<'a> {
             let file = self.study.trainer().model().to_safetensors(run.global())?;
             self.folder.write(&name, &file)?;
         }
-        self.folder.remove(&checkpoint_name(id))?;
+        for turn in [0, 1] {
+            self.folder.remove(&checkpoint_name(id, turn))?;
+        }
         Ok(())
     }
 }
@@ -172,8 +190,8 @@ fn log_name(id: RunId) -> String {
     format!("{LOGS}/{:03}-{:05}.jsonl", id.contender, id.seed)
 }
 
-fn checkpoint_name(id: RunId) -> String {
-    format!("{CHECKPOINTS}/{:03}-{:05}.model", id.contender, id.seed)
+fn checkpoint_name(id: RunId, turn: usize) -> String {
+    format!("{CHECKPOINTS}/{:03}-{:05}-{turn}.model", id.contender, id.seed)
 }
 
 /// A policy's label as the name of a file: unlike all others.
