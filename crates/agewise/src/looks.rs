@@ -17,17 +17,25 @@ fn place(name: &str) -> usize {
     plain.chain(others).position(|entry| entry.name == name).unwrap_or(0)
 }
 
-/// The slot of each policy: by its place, and a further one for a second variant.
+/// The slot of each policy: by its place; for a further variant one whose colour is free, as long as there is any.
 pub(crate) fn slots(policies: &[&PolicySpec]) -> Vec<usize> {
-    let slot = |(index, policy): (usize, &&PolicySpec)| {
-        let place = place(policy.name());
-        let variant =
-            policies[..index].iter().filter(|other| other.name() == policy.name()).count();
-        let number = place + variant * POLICIES.len();
-        // Step over every grey one.
-        number + number / (COLORS - 1)
-    };
-    policies.iter().enumerate().map(slot).collect()
+    // Step over every grey one.
+    let slot = |number: usize| number + number / (COLORS - 1);
+    let is_variant =
+        |index: usize| policies[..index].iter().any(|other| other.name() == policies[index].name());
+    let first = |index: usize| (!is_variant(index)).then(|| slot(place(policies[index].name())));
+    let mut slots: Vec<Option<usize>> = (0..policies.len()).map(first).collect();
+    for index in 0..policies.len() {
+        if slots[index].is_some() {
+            continue;
+        }
+        let taken: Vec<usize> = slots.iter().flatten().copied().collect();
+        let free = || (POLICIES.len()..).map(slot).filter(|slot| !taken.contains(slot));
+        let fresh = |slot: &usize| taken.iter().all(|other| other % COLORS != slot % COLORS);
+        // Behind the policies' own slots all colours come round once more.
+        slots[index] = free().take(COLORS).find(fresh).or_else(|| free().next());
+    }
+    slots.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -46,6 +54,17 @@ mod tests {
         colors.sort_unstable();
         colors.dedup();
         assert_eq!(colors.len(), specs.len());
+    }
+
+    #[test]
+    fn a_variant_has_a_colour_of_its_own_while_there_are_any() {
+        let names = ["random", "markov-optimal", "markov-optimal", "oldest-first", "phased"];
+        let specs = names.map(PolicySpec::named);
+        let slots = slots(&specs.each_ref());
+        let mut colors: Vec<usize> = slots.iter().map(|slot| slot % COLORS).collect();
+        colors.sort_unstable();
+        colors.dedup();
+        assert_eq!(colors.len(), names.len());
     }
 
     #[test]
