@@ -19,6 +19,8 @@ pub enum FolderError {
     NoRun(PathBuf),
     /// Another process is working in it.
     Busy(PathBuf),
+    /// Something is called like a part of a run and is not.
+    Foreign(PathBuf),
     /// A file cannot be written or read.
     Io(PathBuf, io::Error),
 }
@@ -35,6 +37,11 @@ impl fmt::Display for FolderError {
             Self::NoRun(path) => {
                 write!(f, "{}: expected the folder of a run, with its config.toml", path.display())
             }
+            Self::Foreign(path) => write!(
+                f,
+                "{}: expected nothing of that name, as this is not the folder of a run (--force clears only runs)",
+                path.display()
+            ),
             Self::Busy(path) => {
                 write!(
                     f,
@@ -48,6 +55,22 @@ impl fmt::Display for FolderError {
 }
 
 impl std::error::Error for FolderError {}
+
+impl FolderError {
+    /// Whether another name would do: the user can fix it, and the machine is fine.
+    pub fn is_bad_name(&self) -> bool {
+        match self {
+            Self::Exists(_) | Self::NoRun(_) | Self::Busy(_) | Self::Foreign(_) => true,
+            Self::Io(_, error) => matches!(
+                error.kind(),
+                io::ErrorKind::NotADirectory
+                    | io::ErrorKind::IsADirectory
+                    | io::ErrorKind::NotFound
+                    | io::ErrorKind::InvalidFilename
+            ),
+        }
+    }
+}
 
 /// The file from which a run can be run again.
 pub const CONFIG: &str = "config.toml";

@@ -369,7 +369,10 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
     let here = folder("wrong")?;
     fs::write(here.join("typo.toml"), "polices = [\"random\"]\n")?;
     fs::write(here.join("nonsense.toml"), "rounds = \"many\"\n")?;
-    let cases: [(&[&str], &[&str]); 22] = [
+    fs::write(here.join("inner.toml"), "[server]\nrule = \"average\"\nbeta = 3\n")?;
+    let cases: [(&[&str], &[&str]); 24] = [
+        (&["inner.toml"], &["server: beta = 3", "expected one of rule"]),
+        (&["--bound", "--learning-rate", "5"], &["--learning-rate"]),
         (&["typo.toml"], &["polices", "did you mean policies?"]),
         (&["nonsense.toml"], &["nonsense.toml", "rounds"]),
         (&["missing.toml"], &["missing.toml"]),
@@ -407,6 +410,61 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
     fs::write(here.join("mine/thesis.txt"), "all of it")?;
     assert_eq!(compare(&here, &["--out", "mine"])?.status.code(), Some(2));
     assert_eq!(fs::read_to_string(here.join("mine/thesis.txt"))?, "all of it");
+    Ok(())
+}
+
+#[test]
+fn what_belongs_to_others_is_left_alone() -> Outcome {
+    let here = folder("foreign")?;
+    fs::create_dir_all(here.join("mine/models"))?;
+    fs::write(here.join("mine/models/thesis.safetensors"), "all of it")?;
+    let output = compare(&here, &[&SMALL[..], &["--out", "mine", "--force"]].concat())?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("mine/models"), "{message}");
+    assert_eq!(fs::read_to_string(here.join("mine/models/thesis.safetensors"))?, "all of it");
+    for out in ["mine/models/thesis.safetensors/run", "/proc/run"] {
+        let output = compare(&here, &[&SMALL[..], &["--out", out]].concat())?;
+        assert_eq!(output.status.code(), Some(2), "{out}");
+    }
+    Ok(())
+}
+
+#[test]
+fn logs_that_were_changed_or_lost_are_noticed() -> Outcome {
+    let here = folder("changed")?;
+    small(&here, &["--out", "whole"])?;
+    small(&here, &["--out", "changed"])?;
+    let log = here.join("changed/log/001-00001.jsonl");
+    let text = fs::read_to_string(&log)?;
+    // One recognised image more in the second round.
+    let (head, tail) = text.split_once("\"round\":1,").ok_or("no second round")?;
+    let (before, after) = tail.split_once("\"correct\":[").ok_or("no score")?;
+    let count: u64 = after.split(',').next().ok_or("no count")?.parse()?;
+    let after = after.replacen(&count.to_string(), &(count + 1).to_string(), 1);
+    fs::write(&log, format!("{head}\"round\":1,{before}\"correct\":[{after}"))?;
+    let report = |run: &str| command(&here, &["report", run]).output();
+    let output = report("changed")?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("expected the 9 of summary.json"), "{message}");
+    succeeds(&here, &["--resume", "changed"])?;
+    assert_same(&here.join("whole"), &here.join("changed"))?;
+    fs::remove_dir_all(here.join("changed/log"))?;
+    assert_eq!(report("changed")?.status.code(), Some(2));
+    Ok(())
+}
+
+#[test]
+fn training_that_diverges_says_so() -> Outcome {
+    let here = folder("diverged")?;
+    // A single layer only scales; two of them overflow.
+    let deep = SMALL.map(|arg| if arg == "softmax" { "2nn" } else { arg });
+    let text = succeeds(&here, &[&deep[..], &["--learning-rate", "1e10"]].concat())?;
+    assert!(text.contains("Training diverged"), "{text}");
+    assert!(fs::read_to_string(here.join("runs/compare-001/report.html"))?.contains("diverged"));
+    let text = small(&here, &["--learning-rate", "0"])?;
+    assert!(text.contains("nothing can be said"), "{text}");
     Ok(())
 }
 

@@ -276,7 +276,7 @@ fn a_folder_that_cannot_be_written_is_noticed_before_the_work() -> Outcome {
     fs::write(here.join("file"), "in the way")?;
     // Ten million rounds would take minutes; the error must come at once.
     let output = simulate(&here, &["--rounds", "10000000", "--out", "file/run"])?;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr)?.contains("file/run"));
     Ok(())
 }

@@ -99,15 +99,22 @@ impl Record {
         self.curve.last().map(|point| point.accuracy)
     }
 
-    /// The mean accuracy over the rounds: the area under the curve, as a share.
+    /// The mean accuracy over the rounds from the first evaluation to the last: the area under the curve, which is
+    /// taken as straight in between, so that rare evaluations give about the same.
     pub fn area(&self) -> Option<f64> {
-        let mut area = 0.0;
-        let mut before = 0;
-        for point in &self.curve {
-            area += (point.round - before) as f64 * point.accuracy;
-            before = point.round;
+        let (first, last) = (self.curve.first()?, self.curve.last()?);
+        if first.round == last.round {
+            return Some(last.accuracy);
         }
-        (before > 0).then(|| area / before as f64)
+        let area: f64 = self
+            .curve
+            .windows(2)
+            .map(|pair| {
+                let width = (pair[1].round - pair[0].round) as f64;
+                width * f64::midpoint(pair[0].accuracy, pair[1].accuracy)
+            })
+            .sum();
+        Some(area / (last.round - first.round) as f64)
     }
 
     /// The mean accuracy of the tenth of the clients that the last model serves worst.

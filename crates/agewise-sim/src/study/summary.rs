@@ -53,8 +53,8 @@ pub struct ContenderSummary {
     pub rounds_to: Vec<RoundsTo>,
     /// Means over seeds, by name.
     pub means: BTreeMap<&'static str, Estimate>,
-    /// The longest time that a client of any run had to wait.
-    pub longest_wait: u64,
+    /// The longest time that a client of any finished run had to wait.
+    pub longest_wait: Option<u64>,
 }
 
 /// Rounds to one target.
@@ -246,7 +246,7 @@ fn summarise(study: &Study, contender: &Contender, runs: &[&Record]) -> Contende
         runs: runs.len(),
         rounds_to: params.targets.iter().map(rounds_to).collect(),
         means,
-        longest_wait: waits.map(|load| load.longest_wait).max().unwrap_or(0),
+        longest_wait: waits.map(|load| load.longest_wait).max(),
     }
 }
 

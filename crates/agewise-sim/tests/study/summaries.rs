@@ -106,7 +106,10 @@ fn value(record: &Record, measure: Measure) -> f64 {
             let first = accuracies.iter().position(|&accuracy| accuracy >= 100.0 * target);
             (first.map_or(10, |first| first + 1) as f64).ln()
         }
-        Measure::Area => accuracies.iter().sum::<f64>() / 10.0,
+        // Straight lines from one evaluation to the next.
+        Measure::Area => {
+            accuracies.windows(2).map(|two| f64::midpoint(two[0], two[1])).sum::<f64>() / 9.0
+        }
         Measure::FinalAccuracy => accuracies[9],
         Measure::WorstTenth => 100.0 * record.worst_tenth().unwrap(),
     }

@@ -174,8 +174,9 @@ pub(crate) struct CompareArgs {
     #[arg(long)]
     skew: bool,
 
-    /// Draw the convergence bound of Theorem 1 over the measured error (softmax with weight decay)
-    #[arg(long)]
+    /// Draw the convergence bound of Theorem 1 over the measured error (softmax with weight decay); trains with the
+    /// theorem's own learning rate
+    #[arg(long, conflicts_with_all = ["learning_rate", "decay"])]
     bound: bool,
 
     /// The folder of the run [default: a new one under runs/]
@@ -207,14 +208,11 @@ impl From<CompareError> for Failure {
     fn from(error: CompareError) -> Self {
         let message = error.to_string();
         match error {
-            CompareError::Input(_)
-            | CompareError::Unreadable(_)
-            | CompareError::Folder(
-                FolderError::Exists(_) | FolderError::NoRun(_) | FolderError::Busy(_),
-            ) => Self::BadInput(message),
+            CompareError::Folder(error) if error.is_bad_name() => Self::BadInput(message),
+            CompareError::Input(_) | CompareError::Unreadable(_) => Self::BadInput(message),
             CompareError::Data(error) => error.into(),
             CompareError::Draw(error) => error.into(),
-            CompareError::Folder(FolderError::Io(..)) => Self::Trouble(message),
+            CompareError::Folder(_) => Self::Trouble(message),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::table::table;
-use crate::compare::{Comparison, bytes, percent, rounds_text, verdict};
+use crate::compare::{Comparison, bytes, percent, rejected, rounds_text, verdict};
 use crate::format::number;
 use crate::run_folder::RunFolder;
 use crate::sim::study::{ContenderSummary, Measure, StudySummary};
@@ -47,6 +47,9 @@ pub(crate) fn text(
         summary.runs,
         table(columns, 1..=9, rows)
     );
+    if let Some(caution) = rejected(summary) {
+        let _ = writeln!(text, "{caution}");
+    }
     let _ = write!(
         text,
         "Rounds: median [95% interval]. Against: change over common seeds [95% interval]. X: rounds between two \
@@ -75,7 +78,7 @@ fn row(policy: &ContenderSummary, summary: &StudySummary, seconds: Option<f64>) 
         percent(policy.means.get("final_accuracy")),
         percent(policy.means.get("worst_tenth")),
         mean("var_interval").map_or("-".to_string(), number),
-        policy.longest_wait.to_string(),
+        policy.longest_wait.map_or("-".to_string(), |wait| wait.to_string()),
         mean("bytes_moved").map_or("-".to_string(), bytes),
         seconds.map_or("-".to_string(), |seconds| format!("{seconds:.1}")),
     ]

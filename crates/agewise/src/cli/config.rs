@@ -20,8 +20,19 @@ where
     let known: Vec<&str> =
         defaults.keys().map(String::as_str).chain(left_out.iter().copied()).collect();
     check_keys(&table, &known, &shown.to_string())?;
-    let params = table.try_into();
-    params.map_err(|error: toml::de::Error| Failure::BadInput(format!("config = {shown}: {error}")))
+    let params: T = table.clone().try_into().map_err(|error: toml::de::Error| {
+        Failure::BadInput(format!("config = {shown}: {error}"))
+    })?;
+    // A key of an inner table that did not make it into the parameters had no effect.
+    let used = toml::Table::try_from(&params).unwrap_or_default();
+    for (name, inner) in &table {
+        if let (toml::Value::Table(inner), Some(toml::Value::Table(used))) = (inner, used.get(name))
+        {
+            let known: Vec<&str> = used.keys().map(String::as_str).collect();
+            check_keys(inner, &known, &format!("{shown}: {name}"))?;
+        }
+    }
+    Ok(params)
 }
 
 /// Names a key that does not exist, and the one that was probably meant.

@@ -48,6 +48,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         let params = config::read(&path.join(CONFIG), KEYS_LEFT_OUT)?;
         let study = prepare(params, &folders(args.data_dir.as_deref()))?;
         let comparison = Comparison::read(study, &folder)?;
+        check_logs(&folder, &comparison)?;
         comparisons.push((folder, comparison));
     }
     let Some(out) = &args.out else {
@@ -63,6 +64,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         .into_iter()
         .map(|(folder, comparison)| (name_of(folder.path()), comparison))
         .collect();
+    if out.is_dir() {
+        let message = format!("out = {}: expected the name of a file, not a folder", out.display());
+        return Err(Failure::BadInput(message));
+    }
     let page = compare::report(&named)?.to_html();
     write_atomically(out, page.as_bytes()).map_err(|error| {
         let message = format!("out = {}: {error}", out.display());
@@ -72,6 +77,22 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
     })?;
     print(&format!("Report: {}\n", out.display()))
+}
+
+/// Refuses to draw less than what was there: logs may have been lost since.
+fn check_logs(folder: &RunFolder, comparison: &Comparison) -> Result<(), Failure> {
+    let summary = folder.read("summary.json")?.unwrap_or_default();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap_or_default();
+    let before = summary["finished_runs"].as_u64().unwrap_or(0);
+    let now = comparison.records.iter().filter(|record| record.finished).count() as u64;
+    if now >= before {
+        return Ok(());
+    }
+    Err(Failure::BadInput(format!(
+        "{}: {now} finished runs: expected the {before} of summary.json; logs are missing or damaged, and `agewise compare \
+         --resume` plays them again",
+        folder.path().join("log").display()
+    )))
 }
 
 fn name_of(path: &Path) -> String {

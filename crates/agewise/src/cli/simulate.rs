@@ -156,14 +156,10 @@ impl From<SimulateError> for Failure {
     fn from(error: SimulateError) -> Self {
         let message = error.to_string();
         match error {
-            SimulateError::Input(_)
-            | SimulateError::Folder(
-                FolderError::Exists(_) | FolderError::NoRun(_) | FolderError::Busy(_),
-            ) => Self::BadInput(message),
+            SimulateError::Folder(error) if error.is_bad_name() => Self::BadInput(message),
+            SimulateError::Input(_) => Self::BadInput(message),
             SimulateError::Draw(error) => error.into(),
-            SimulateError::Folder(FolderError::Io(..)) | SimulateError::Unreadable(_) => {
-                Self::Trouble(message)
-            }
+            SimulateError::Folder(_) | SimulateError::Unreadable(_) => Self::Trouble(message),
         }
     }
 }

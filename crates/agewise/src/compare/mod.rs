@@ -15,7 +15,7 @@ mod tensorboard;
 
 pub use keeper::View;
 pub(crate) use page::{bytes, effect};
-pub(crate) use sentences::{percent, rounds as rounds_text, verdict};
+pub(crate) use sentences::{percent, rejected, rounds as rounds_text, verdict};
 
 use crate::core::Error;
 use crate::csv::quoted;
@@ -223,10 +223,19 @@ pub fn pretty(summary: &StudySummary) -> Result<String, CompareError> {
     Ok(text + "\n")
 }
 
-/// Removes what an earlier comparison left in the folder, so that its results cannot be taken for the new ones.
+/// Removes what an earlier run left in the folder, so that its results cannot be taken for the new ones. What is called
+/// like a part of a run and is not in the folder of one belongs to someone else: an error, and nothing is removed.
 pub fn clear(folder: &RunFolder) -> Result<(), CompareError> {
     let results = ["summary.json", "rounds.csv", "clients.csv", REPORT, FIGURES, EVENTS];
-    for name in results.into_iter().chain([LOGS, CHECKPOINTS, MODELS, TIMING]) {
+    let names = results.into_iter().chain([LOGS, CHECKPOINTS, MODELS, TIMING]);
+    if !folder.path().join(CONFIG).is_file() {
+        let mine = |name: &&str| folder.path().join(name).exists();
+        return match names.clone().find(mine) {
+            Some(name) => Err(FolderError::Foreign(folder.path().join(name)).into()),
+            None => Ok(()),
+        };
+    }
+    for name in names.chain(crate::simulate::RESULTS) {
         folder.remove(name)?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The report of a comparison: one page that explains itself, for one run folder or several.
 
 use super::figures::{NamedFigure, share};
-use super::sentences::{about, percent, rounds, signed, verdict};
+use super::sentences::{about, percent, rejected, rounds, signed, verdict};
 use super::{CompareError, Comparison, config_text};
 use crate::format::{number, with_half_width};
 use crate::report::{Cell, Column, KeyFigure, Page, Table};
@@ -89,10 +89,16 @@ pub(crate) fn effect(pair: &Pair) -> String {
         return "-".to_string();
     }
     let unit = if matches!(pair.measure, Measure::RoundsTo(_)) { "%" } else { "" };
-    let interval = pair.interval.map_or(String::new(), |interval| {
+    // Equal differences in all pairs leave no interval worth the name.
+    let interval = pair.interval.filter(|interval| interval.low < interval.high);
+    let interval = interval.map_or(String::new(), |interval| {
         format!(" [{}, {}]", signed(interval.low), signed(interval.high))
     });
-    format!("{}{unit}{interval}", signed(pair.effect))
+    let limit = match pair.at_limit {
+        0 => String::new(),
+        count => format!(" ({count} at the limit)"),
+    };
+    format!("{}{unit}{interval}{limit}", signed(pair.effect))
 }
 
 impl Chapter<'_> {
@@ -135,6 +141,9 @@ impl Chapter<'_> {
             ));
         }
         page = heading(page, "Results").paragraph(verdict(self.summary));
+        if let Some(text) = rejected(self.summary) {
+            page = page.note(text);
+        }
         if let Some(table) = self.rounds_table() {
             page = page.table(table);
         }
@@ -262,7 +271,7 @@ impl Chapter<'_> {
                 Cell::new(policy.weighting.to_string()),
                 name("mean_interval"),
                 name("var_interval"),
-                Cell::new(policy.longest_wait.to_string()),
+                Cell::new(optional(policy.longest_wait)),
                 name("sigma"),
                 name("cohort_mean"),
                 name("cohort_sd"),
@@ -364,7 +373,7 @@ impl Chapter<'_> {
              ratios of rounds, or on the differences of accuracies. \"All comparisons allowed for\" is Holm's method over all \
              pairs of policies."
                 .to_string(),
-            "Mean accuracy: the area under the accuracy curve, divided by the rounds. Worst 10%: the mean over the tenth of \
+            "Mean accuracy: the area under the accuracy curve from the first evaluation to the last, divided by the rounds. Worst 10%: the mean over the tenth of \
              the clients whose classes the last model recognises worst."
                 .to_string(),
             "Moved: the model to every client of every cohort and back, in 32-bit floats.".to_string(),
@@ -376,6 +385,16 @@ impl Chapter<'_> {
                 params.seeds,
                 100.0 * (1.0 - 0.5f64.powi(params.seeds as i32 - 1))
             ));
+        }
+        methods.push(
+            "A stationary start draws first ages as if the policy had always run, so a wait may have begun before round 1; from a \
+             cold start everyone counts as chosen just before it."
+                .to_string(),
+        );
+        if params.bound {
+            methods.push(
+                "Learning rate and decay of the configuration were not used: the theorem has its own.".to_string(),
+            );
         }
         methods.push(
             "Wall times are in timing.csv: they differ from run to run, and this page does not."
@@ -390,6 +409,10 @@ impl Chapter<'_> {
         }
         methods
     }
+}
+
+fn optional(value: Option<u64>) -> String {
+    value.map_or("-".to_string(), |value| value.to_string())
 }
 
 fn mean(policy: &ContenderSummary, name: &str) -> String {

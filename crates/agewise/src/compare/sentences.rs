@@ -2,7 +2,7 @@
 
 use super::figures::{capitalised, share};
 use crate::format::number;
-use crate::sim::study::{Measure, Pair, RoundsTo, StudySummary, Verdict};
+use crate::sim::study::{ContenderSummary, Measure, Pair, RoundsTo, StudySummary, Verdict};
 use crate::sim::{Estimate, Interval};
 use std::fmt::Write as _;
 
@@ -80,10 +80,11 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
         .iter()
         .filter(|pair| pair.measure == measure && pair.other == summary.baseline)
         .collect();
-    let better = |pair: &&&Pair| match measure {
-        Measure::RoundsTo(_) => pair.effect < 0.0,
-        _ => pair.effect > 0.0,
-    };
+    let nobody = |pair: &&Pair| pair.at_limit == pair.pairs && pair.effect == 0.0;
+    if !with_baseline.is_empty() && with_baseline.iter().all(nobody) {
+        return format!("Nobody got there: nothing can be said about the {measure}.");
+    }
+    let better = |pair: &&&Pair| is_better(pair);
     let supported = |pair: &&&Pair| pair.verdict == Verdict::Supported;
     let names = |pairs: Vec<&&Pair>| {
         let amount = |pair: &&&Pair| {
@@ -119,27 +120,57 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
         .filter(|pair| pair.verdict == Verdict::Supported)
         .map(|pair| {
             let unit = if matches!(pair.measure, Measure::RoundsTo(_)) { "%" } else { " points" };
-            format!("{} in {} ({}{unit})", pair.policy, pair.measure, signed(pair.effect))
+            let better = if is_better(pair) { "better" } else { "worse" };
+            let effect = signed(pair.effect);
+            format!("{} is {better} in {} ({effect}{unit})", pair.policy, pair.measure)
         })
         .collect();
     if !elsewhere.is_empty() {
-        let _ = write!(text, " In other measures they support: {}.", elsewhere.join("; "));
+        let _ =
+            write!(text, " In other measures they support differences: {}.", elsewhere.join("; "));
     }
-    let even = |name: &str| {
-        let means = summary
-            .policies
-            .iter()
-            .filter_map(|policy| Some((policy.means.get(name)?.mean, policy.policy.as_str())));
-        means.min_by(|a, b| a.0.total_cmp(&b.0))
-    };
-    if let Some((variance, policy)) = even("var_interval") {
+    let loads: Vec<(f64, &str)> = summary
+        .policies
+        .iter()
+        .filter_map(|policy| Some((policy.means.get("var_interval")?.mean, policy.policy.as_str())))
+        .collect();
+    let least = loads.iter().map(|load| load.0).fold(f64::INFINITY, f64::min);
+    // Within a hundredth a finite run cannot tell them apart.
+    let even = loads.iter().filter(|load| load.0 <= 1.01 * least);
+    let even: Vec<&str> = even.map(|load| load.1).collect();
+    if !even.is_empty() {
         let _ = write!(
             text,
-            " The most even load has {policy}: Var[X] = {} rounds squared.",
-            number(variance)
+            " The most even load: {}, with Var[X] = {} rounds squared.",
+            even.join(" and "),
+            number(least)
         );
     }
     text
+}
+
+/// Fewer rounds, or more accuracy.
+fn is_better(pair: &Pair) -> bool {
+    match pair.measure {
+        Measure::RoundsTo(_) => pair.effect < 0.0,
+        _ => pair.effect > 0.0,
+    }
+}
+
+/// A caution where updates were not taken; nothing where all were.
+pub(crate) fn rejected(summary: &StudySummary) -> Option<String> {
+    let of = |policy: &ContenderSummary| {
+        let mean = policy.means.get("rejected")?.mean;
+        (mean > 0.0).then(|| format!("{} ({} per run)", policy.policy, number(mean)))
+    };
+    let policies: Vec<String> = summary.policies.iter().filter_map(of).collect();
+    (!policies.is_empty()).then(|| {
+        format!(
+            "Training diverged: updates that were not finite were not taken, and their clients not credited, with {}. A smaller \
+             learning rate may help.",
+            policies.join(", ")
+        )
+    })
 }
 
 fn seeds(count: usize) -> &'static str {

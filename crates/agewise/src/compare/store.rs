@@ -2,13 +2,14 @@
 //!
 //! A round is first appended to the log, then its model is written over the last but one: two files take turns, so one
 //! of them is always whole, and writing over a file costs a tenth of making a new one. Whatever is cut off in between is
-//! seen when the run goes on: the log counts up to the model, a line that is not whole counts as not written, and a run
+//! seen when the run goes on: the log counts up to the model, a line whose checksum is wrong counts as not written, and a run
 //! without a model begins anew. None of that changes the result, as a round gives the same bytes whenever it is played.
 
 use super::CompareError;
 use super::checkpoint::{decode, encode};
 use crate::run_folder::RunFolder;
 use crate::sim::study::{Checkpoint, RoundLog, RunId, Study, TrainingRun};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -72,10 +73,7 @@ impl<'a> Store<'a> {
             return Ok(Vec::new());
         };
         let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
-        let whole = |line: &&[u8]| line.ends_with(b"\n");
-        let header = lines.next().filter(whole);
-        let header = header.and_then(|line| serde_json::from_slice::<Header>(line).ok());
-        match header {
+        match lines.next().and_then(read_line::<Header>) {
             None => return Ok(Vec::new()),
             Some(header) if header == self.header(id) => {}
             Some(header) => {
@@ -89,7 +87,7 @@ impl<'a> Store<'a> {
                 )));
             }
         }
-        let rounds = lines.filter(whole).map_while(|line| serde_json::from_slice(line).ok());
+        let rounds = lines.map_while(read_line);
         let in_order = |(index, log): (usize, RoundLog)| (log.round == index as u64).then_some(log);
         Ok(rounds.enumerate().map_while(in_order).collect())
     }
@@ -179,11 +177,29 @@ impl<'a> Store<'a> {
     }
 }
 
+/// A JSON object on a line of its own, with a checksum of what is before it as its last field.
 fn line(value: &impl Serialize) -> Result<Vec<u8>, CompareError> {
     let text = serde_json::to_vec(value);
     let mut text = text.map_err(|error| CompareError::Unreadable(format!("log: {error}")))?;
-    text.push(b'\n');
+    // The closing bracket moves behind the checksum.
+    text.pop();
+    let checksum = crc32c::crc32c(&text);
+    text.extend_from_slice(format!("{CHECKSUM}{checksum:08x}\"}}\n").as_bytes());
     Ok(text)
+}
+
+/// How the checksum of a line begins, and how long the end of a line is.
+const CHECKSUM: &str = ",\"crc32c\":\"";
+const LINE_END: usize = CHECKSUM.len() + 8 + 3;
+
+/// Reads a line; nothing if it is not whole, or not as it was written.
+fn read_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
+    let (text, end) = line.split_at_checked(line.len().checked_sub(LINE_END)?)?;
+    let expected = format!("{CHECKSUM}{:08x}\"}}\n", crc32c::crc32c(text));
+    if end != expected.as_bytes() {
+        return None;
+    }
+    serde_json::from_slice(line).ok()
 }
 
 fn log_name(id: RunId) -> String {

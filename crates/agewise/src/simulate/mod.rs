@@ -20,6 +20,10 @@ const SIDE_BY_SIDE: u64 = 1_000_000;
 /// The last but one of the files that are written: where it is, everything else is.
 const REPORT: &str = "report.html";
 
+/// Everything that a simulation writes beside its configuration.
+pub(crate) const RESULTS: [&str; 7] =
+    ["summary.json", "rounds.csv", "intervals.csv", "windows.csv", "figures", REPORT, FINISHED];
+
 /// Why a simulation could not be finished.
 #[derive(Debug)]
 pub enum SimulateError {
@@ -150,9 +154,7 @@ fn config_text(simulation: &Simulation) -> std::result::Result<String, SimulateE
 
 /// Removes what an earlier simulation left in the folder, so that its results cannot be taken for the new ones.
 pub fn clear(folder: &RunFolder) -> std::result::Result<(), SimulateError> {
-    for name in
-        ["summary.json", "rounds.csv", "intervals.csv", "windows.csv", "figures", REPORT, FINISHED]
-    {
+    for name in RESULTS {
         folder.remove(name)?;
     }
     Ok(())
