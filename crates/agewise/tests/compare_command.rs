@@ -1,13 +1,14 @@
 //! `agewise compare` from the outside: its folder, its report, its resuming, and how it fails.
 
+mod common;
+
+use common::{Outcome, files, folder};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// A comparison of a second or so.
 const SMALL: [&str; 18] = [
@@ -56,33 +57,6 @@ fn small(folder: &Path, args: &[&str]) -> Outcome<String> {
     succeeds(folder, &[&SMALL, args].concat())
 }
 
-/// An empty folder for one test, inside the build folder.
-fn folder(name: &str) -> Outcome<PathBuf> {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("compare-{name}"));
-    if path.exists() {
-        fs::remove_dir_all(&path)?;
-    }
-    fs::create_dir_all(&path)?;
-    Ok(path)
-}
-
-/// Every file below a folder, with its bytes; but not how long rounds took.
-fn files(folder: &Path) -> Outcome<BTreeMap<PathBuf, Vec<u8>>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.file_name().is_some_and(|name| name != "timing.csv") {
-                found.insert(path.strip_prefix(folder)?.to_path_buf(), fs::read(&path)?);
-            }
-        }
-    }
-    Ok(found)
-}
-
 fn assert_same(one: &Path, other: &Path) -> Outcome {
     let (one, other) = (files(one)?, files(other)?);
     let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
@@ -95,7 +69,7 @@ fn assert_same(one: &Path, other: &Path) -> Outcome {
 
 #[test]
 fn the_run_folder_is_complete() -> Outcome {
-    let here = folder("complete")?;
+    let here = folder("compare-complete")?;
     let text = small(&here, &[])?;
     assert!(text.contains("markov-optimal@cold") && text.contains("rounds to 60%"), "{text}");
     assert!(text.contains("runs/compare-001/report.html"), "{text}");
@@ -135,7 +109,7 @@ fn the_run_folder_is_complete() -> Outcome {
 
 #[test]
 fn the_summary_is_one_document_with_every_field() -> Outcome {
-    let here = folder("json")?;
+    let here = folder("compare-json")?;
     let document: Value = serde_json::from_str(&small(&here, &["--json", "--quiet"])?)?;
     let stored = fs::read_to_string(here.join("runs/compare-001/summary.json"))?;
     assert_eq!(serde_json::from_str::<Value>(&stored)?, document);
@@ -158,7 +132,7 @@ fn the_summary_is_one_document_with_every_field() -> Outcome {
 
 #[test]
 fn threads_and_the_stored_configuration_give_the_same_bytes() -> Outcome {
-    let here = folder("threads")?;
+    let here = folder("compare-threads")?;
     for threads in ["1", "2", "5"] {
         small(&here, &["--threads", threads, "--out", threads])?;
     }
@@ -194,7 +168,7 @@ fn wait_for(run: &Path, lines: usize, child: &mut Child) -> Outcome {
 
 #[test]
 fn killed_at_any_round_it_resumes_to_the_same_bytes() -> Outcome {
-    let here = folder("killed")?;
+    let here = folder("compare-killed")?;
     small(&here, &["--out", "whole"])?;
     let run = here.join("broken");
     // Nine runs with a header and twelve rounds each; the distances are those of a fixed random draw.
@@ -229,7 +203,7 @@ fn killed_at_any_round_it_resumes_to_the_same_bytes() -> Outcome {
 
 #[test]
 fn damaged_files_cost_time_and_nothing_else() -> Outcome {
-    let here = folder("damaged")?;
+    let here = folder("compare-damaged")?;
     small(&here, &["--out", "whole"])?;
     let run = here.join("damaged");
     let args = [&["compare"], &SMALL[..], &["--out", "damaged", "--quiet"]].concat();
@@ -265,7 +239,7 @@ fn damaged_files_cost_time_and_nothing_else() -> Outcome {
 #[cfg(unix)]
 #[test]
 fn interrupted_it_ends_with_what_there_is() -> Outcome {
-    let here = folder("interrupted")?;
+    let here = folder("compare-interrupted")?;
     let long = long();
     let args = [&["compare"], &long[..], &["--out", "run", "--quiet"]].concat();
     let mut child = command(&here, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -287,7 +261,7 @@ fn interrupted_it_ends_with_what_there_is() -> Outcome {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_loses_nothing() -> Outcome {
-    let here = folder("full")?;
+    let here = folder("compare-full")?;
     let line = format!(
         "trap '' XFSZ; ulimit -f 4; exec {} compare {} --out run --quiet",
         env!("CARGO_BIN_EXE_agewise"),
@@ -304,7 +278,7 @@ fn a_full_disk_loses_nothing() -> Outcome {
 
 #[test]
 fn runs_end_at_the_target_if_asked() -> Outcome {
-    let here = folder("stop")?;
+    let here = folder("compare-stop")?;
     let text = small(&here, &["--stop-at-target", "--json"])?;
     let document: Value = serde_json::from_str(&text)?;
     for policy in document["policies"].as_array().ok_or("no policies")? {
@@ -320,7 +294,7 @@ fn runs_end_at_the_target_if_asked() -> Outcome {
 
 #[test]
 fn evaluations_can_be_rare_and_begin_late() -> Outcome {
-    let here = folder("rare")?;
+    let here = folder("compare-rare")?;
     small(&here, &["--eval-every", "3", "--eval-from", "5", "--out", "run"])?;
     let rounds = fs::read_to_string(here.join("run/rounds.csv"))?;
     let evaluated: Vec<&str> = rounds
@@ -336,7 +310,7 @@ fn evaluations_can_be_rare_and_begin_late() -> Outcome {
 
 #[test]
 fn several_runs_fit_into_one_report() -> Outcome {
-    let here = folder("several")?;
+    let here = folder("compare-several")?;
     small(&here, &["--out", "one"])?;
     small(&here, &["--out", "two", "--partition", "iid"])?;
     let output = command(&here, &["report", "one", "two"]).output()?;
@@ -353,7 +327,7 @@ fn several_runs_fit_into_one_report() -> Outcome {
 
 #[test]
 fn presets_are_listed_with_their_cost() -> Outcome {
-    let here = folder("presets")?;
+    let here = folder("compare-presets")?;
     let output = command(&here, &["presets", "--json"]).output()?;
     let list: Value = serde_json::from_slice(&output.stdout)?;
     let list = list.as_array().ok_or("no list")?;
@@ -366,7 +340,7 @@ fn presets_are_listed_with_their_cost() -> Outcome {
 
 #[test]
 fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
-    let here = folder("wrong")?;
+    let here = folder("compare-wrong")?;
     fs::write(here.join("typo.toml"), "polices = [\"random\"]\n")?;
     fs::write(here.join("nonsense.toml"), "rounds = \"many\"\n")?;
     fs::write(here.join("inner.toml"), "[server]\nrule = \"average\"\nbeta = 3\n")?;
@@ -415,7 +389,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
 
 #[test]
 fn what_belongs_to_others_is_left_alone() -> Outcome {
-    let here = folder("foreign")?;
+    let here = folder("compare-foreign")?;
     fs::create_dir_all(here.join("mine/models"))?;
     fs::write(here.join("mine/models/thesis.safetensors"), "all of it")?;
     let output = compare(&here, &[&SMALL[..], &["--out", "mine", "--force"]].concat())?;
@@ -432,7 +406,7 @@ fn what_belongs_to_others_is_left_alone() -> Outcome {
 
 #[test]
 fn logs_that_were_changed_or_lost_are_noticed() -> Outcome {
-    let here = folder("changed")?;
+    let here = folder("compare-changed")?;
     small(&here, &["--out", "whole"])?;
     small(&here, &["--out", "changed"])?;
     let log = here.join("changed/log/001-00001.jsonl");
@@ -457,7 +431,7 @@ fn logs_that_were_changed_or_lost_are_noticed() -> Outcome {
 
 #[test]
 fn training_that_diverges_says_so() -> Outcome {
-    let here = folder("diverged")?;
+    let here = folder("compare-diverged")?;
     // A single layer only scales; two of them overflow.
     let deep = SMALL.map(|arg| if arg == "softmax" { "2nn" } else { arg });
     let text = succeeds(&here, &[&deep[..], &["--learning-rate", "1e10"]].concat())?;
@@ -470,7 +444,7 @@ fn training_that_diverges_says_so() -> Outcome {
 
 #[test]
 fn two_processes_do_not_work_in_one_folder() -> Outcome {
-    let here = folder("busy")?;
+    let here = folder("compare-busy")?;
     let args = [&["compare"], &long()[..], &["--out", "run", "--quiet"]].concat();
     let mut child = command(&here, &args).stdout(Stdio::null()).spawn()?;
     wait_for(&here.join("run"), 10, &mut child)?;

@@ -1,22 +1,23 @@
 //! `agewise data` from the outside, and downloads from a server of our own.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
 
+mod common;
+
 use agewise::data::{FetchError, FetchStep, Fetched, fetch};
 use agewise::learn::data::{
     CATALOGUE, CatalogueEntry, Checksum, ContentFile, Holds, ImageShape, Layout, PublishedFile,
     Split, digest_of,
 };
+use common::{Outcome, folder};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::thread;
-
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 fn data(folder: &Path, args: &[&str]) -> Outcome<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agewise"));
@@ -39,16 +40,6 @@ fn fails(folder: &Path, code: i32, args: &[&str]) -> Outcome<String> {
     let stderr = String::from_utf8(output.stderr)?;
     assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
     Ok(stderr)
-}
-
-/// An empty folder for one test, inside the build folder.
-fn folder(name: &str) -> Outcome<PathBuf> {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("data-{name}"));
-    if path.exists() {
-        fs::remove_dir_all(&path)?;
-    }
-    fs::create_dir_all(&path)?;
-    Ok(path)
 }
 
 /// What the server does with the file.
@@ -183,7 +174,7 @@ fn fetched(
 
 #[test]
 fn a_file_is_downloaded_once() -> Outcome {
-    let (here, file) = (folder("once")?, contents());
+    let (here, file) = (folder("data-once")?, contents());
     let server = Server::new(file.clone(), Manner::Resumes)?;
     let (result, steps) = fetched(&here, &file, &[&server.url])?;
     assert_eq!((result?, steps), (Fetched::Downloaded, vec!["begin 0".into(), "done".into()]));
@@ -197,7 +188,7 @@ fn a_file_is_downloaded_once() -> Outcome {
 
 #[test]
 fn a_download_that_broke_off_goes_on() -> Outcome {
-    let (here, file) = (folder("resume")?, contents());
+    let (here, file) = (folder("data-resume")?, contents());
     let server = Server::new(file.clone(), Manner::BreaksOff(123_456))?;
     let (result, _) = fetched(&here, &file, &[&server.url])?;
     assert!(matches!(result, Err(FetchError::Unavailable(..))));
@@ -212,7 +203,7 @@ fn a_download_that_broke_off_goes_on() -> Outcome {
 
 #[test]
 fn a_server_that_does_not_resume_sends_all_again() -> Outcome {
-    let (here, file) = (folder("whole")?, contents());
+    let (here, file) = (folder("data-whole")?, contents());
     fs::write(here.join("set.tar.gz.part"), &file[..1_000])?;
     let server = Server::new(file.clone(), Manner::Whole)?;
     assert_eq!(fetched(&here, &file, &[&server.url])?.0?, Fetched::Downloaded);
@@ -223,7 +214,7 @@ fn a_server_that_does_not_resume_sends_all_again() -> Outcome {
 /// A part that is complete needs no server, one that is too long or wrong is thrown away.
 #[test]
 fn parts_are_judged_by_size_and_checksum() -> Outcome {
-    let (here, file) = (folder("parts")?, contents());
+    let (here, file) = (folder("data-parts")?, contents());
     let part = here.join("set.tar.gz.part");
     fs::write(&part, &file)?;
     assert_eq!(fetched(&here, &file, &["http://127.0.0.1:9/"])?.0?, Fetched::Downloaded);
@@ -241,7 +232,7 @@ fn parts_are_judged_by_size_and_checksum() -> Outcome {
 
 #[test]
 fn wrong_files_are_refused_and_the_next_mirror_is_asked() -> Outcome {
-    let (here, file) = (folder("mirrors")?, contents());
+    let (here, file) = (folder("data-mirrors")?, contents());
     let mut other = file.clone();
     other[5] ^= 1;
     let wrong = Server::new(other, Manner::Resumes)?;
@@ -267,7 +258,7 @@ fn wrong_files_are_refused_and_the_next_mirror_is_asked() -> Outcome {
 
 #[test]
 fn the_command_fails_clearly_without_the_right_file() -> Outcome {
-    let here = folder("fetch")?;
+    let here = folder("data-fetch")?;
     let dead = ["fetch", "mnist", "--data-dir", "d", "--mirror", "http://127.0.0.1:9"];
     let stderr = fails(&here, 1, &dead)?;
     assert!(stderr.contains("http://127.0.0.1:9/train-images-idx3-ubyte.gz"), "{stderr}");
@@ -292,7 +283,7 @@ fn the_command_fails_clearly_without_the_right_file() -> Outcome {
 
 #[test]
 fn the_list_says_what_is_here() -> Outcome {
-    let here = folder("list")?;
+    let here = folder("data-list")?;
     let text = succeeds(&here, &["list"])?;
     for entry in CATALOGUE {
         assert!(text.contains(entry.name), "{text}");
@@ -306,7 +297,7 @@ fn the_list_says_what_is_here() -> Outcome {
 
 #[test]
 fn verify_finds_what_is_wrong() -> Outcome {
-    let here = folder("verify")?;
+    let here = folder("data-verify")?;
     assert!(succeeds(&here, &["verify"])?.contains("right"));
     let stderr = fails(&here, 2, &["verify", "mnist"])?;
     assert!(
@@ -324,7 +315,7 @@ fn verify_finds_what_is_wrong() -> Outcome {
 
 #[test]
 fn show_draws_and_counts() -> Outcome {
-    let here = folder("show")?;
+    let here = folder("data-show")?;
     let args = ["show", "digits", "--partition", "dirichlet:0.3", "--sizes", "zipf:2"];
     let text = succeeds(&here, &args)?;
     assert!(text.contains("6000 images among 20 clients"), "{text}");
@@ -346,7 +337,7 @@ fn show_draws_and_counts() -> Outcome {
 
 #[test]
 fn bad_input_is_named() -> Outcome {
-    let here = folder("bad")?;
+    let here = folder("data-bad")?;
     fs::write(here.join("kept"), "precious")?;
     let cases: &[(&[&str], &str)] = &[
         (&["--clients", "0"], "clients = 0"),

@@ -1,9 +1,10 @@
 //! The documentation is true: the commands of the tutorial work as they are written, and links lead somewhere.
 
+mod common;
+
+use common::{Outcome, folder};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// The root of the repository.
 fn root() -> PathBuf {
@@ -58,11 +59,7 @@ fn a_page_is_cut_into_blocks_and_text() {
 #[test]
 fn the_commands_of_the_tutorial_work() -> Outcome {
     use std::process::{Command, Stdio};
-    let here = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tutorial");
-    if here.exists() {
-        fs::remove_dir_all(&here)?;
-    }
-    fs::create_dir_all(&here)?;
+    let here = folder("tutorial")?;
     let (blocks, _) = blocks(&fs::read_to_string(root().join("docs/tutorial.md"))?);
     let mut played = 0;
     for block in blocks.iter().filter(|block| block.info.starts_with("sh")) {

@@ -1,12 +1,12 @@
 //! `agewise simulate` from the outside: its folder, its figures, its resuming, and how it fails.
 
-use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+mod common;
 
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
+use common::{Outcome, files, folder};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agewise"));
@@ -24,36 +24,9 @@ fn succeeds(folder: &Path, args: &[&str]) -> Outcome<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// An empty folder for one test, inside the build folder.
-fn folder(name: &str) -> Outcome<PathBuf> {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simulate-{name}"));
-    if path.exists() {
-        fs::remove_dir_all(&path)?;
-    }
-    fs::create_dir_all(&path)?;
-    Ok(path)
-}
-
-/// Every file below a folder, with its bytes.
-fn files(folder: &Path) -> Outcome<BTreeMap<PathBuf, Vec<u8>>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                found.insert(path.strip_prefix(folder)?.to_path_buf(), fs::read(&path)?);
-            }
-        }
-    }
-    Ok(found)
-}
-
 #[test]
 fn the_run_folder_is_complete() -> Outcome {
-    let here = folder("complete")?;
+    let here = folder("simulate-complete")?;
     let text = succeeds(&here, &["--rounds", "200", "--sizes", "zipf:2.0", "--seeds", "3"])?;
     assert!(text.contains("markov-optimal") && text.contains("±"), "{text}");
     assert!(text.contains("runs/simulate-001/report.html"), "{text}");
@@ -81,7 +54,7 @@ fn the_run_folder_is_complete() -> Outcome {
 
 #[test]
 fn the_summary_is_one_document_with_every_field() -> Outcome {
-    let here = folder("json")?;
+    let here = folder("simulate-json")?;
     let document: Value = serde_json::from_str(&succeeds(&here, &["--json", "--rounds", "300"])?)?;
     for (field, value) in [("clients", 100), ("cohort", 15), ("max_age", 10), ("rounds", 300)] {
         assert_eq!(document[field], value, "{field}");
@@ -114,7 +87,7 @@ fn the_summary_is_one_document_with_every_field() -> Outcome {
 
 #[test]
 fn the_stored_configuration_gives_the_same_bytes() -> Outcome {
-    let here = folder("again")?;
+    let here = folder("simulate-again")?;
     let restless = [
         "--clients",
         "300",
@@ -156,7 +129,7 @@ fn the_stored_configuration_gives_the_same_bytes() -> Outcome {
 /// Kills a simulation at several moments and resumes it; the folder must be that of an unbroken one.
 #[test]
 fn a_killed_simulation_can_be_resumed() -> Outcome {
-    let here = folder("resume")?;
+    let here = folder("simulate-resume")?;
     let what = ["--rounds", "4000", "--clients", "2000", "--cohort", "300", "--seeds", "4"];
     succeeds(&here, &[&what[..], &["--out", "unbroken"]].concat())?;
     let unbroken = files(&here.join("unbroken"))?;
@@ -180,7 +153,7 @@ fn a_killed_simulation_can_be_resumed() -> Outcome {
 
 #[test]
 fn resuming_a_complete_run_changes_nothing() -> Outcome {
-    let here = folder("complete-again")?;
+    let here = folder("simulate-complete-again")?;
     succeeds(&here, &["--rounds", "20", "--out", "run"])?;
     fs::write(here.join("run/summary.json"), "my notes")?;
     assert!(succeeds(&here, &["--resume", "run"])?.contains("complete already"));
@@ -191,7 +164,7 @@ fn resuming_a_complete_run_changes_nothing() -> Outcome {
 /// Runs that were stored under another configuration are not taken over.
 #[test]
 fn stored_runs_belong_to_their_configuration() -> Outcome {
-    let here = folder("fingerprint")?;
+    let here = folder("simulate-fingerprint")?;
     let what = ["--rounds", "50", "--policy", "random"];
     succeeds(&here, &[&what[..], &["--out", "right"]].concat())?;
     fs::create_dir_all(here.join("begun/finished-runs"))?;
@@ -204,7 +177,7 @@ fn stored_runs_belong_to_their_configuration() -> Outcome {
 
 #[test]
 fn what_cannot_fit_into_memory_is_refused() -> Outcome {
-    let here = folder("memory")?;
+    let here = folder("simulate-memory")?;
     for args in [["--clients", "4e9", "--cohort", "15"], ["--rounds", "1e7", "--seeds", "10000"]] {
         let output = simulate(&here, &args)?;
         let stderr = String::from_utf8(output.stderr)?;
@@ -219,7 +192,7 @@ fn what_cannot_fit_into_memory_is_refused() -> Outcome {
 
 #[test]
 fn nothing_is_overwritten_without_force() -> Outcome {
-    let here = folder("force")?;
+    let here = folder("simulate-force")?;
     fs::create_dir(here.join("mine"))?;
     fs::write(here.join("mine/notes.txt"), "precious")?;
     let output = simulate(&here, &["--rounds", "5", "--out", "mine"])?;
@@ -234,7 +207,7 @@ fn nothing_is_overwritten_without_force() -> Outcome {
 
 #[test]
 fn bad_input_is_named_before_any_work() -> Outcome {
-    let here = folder("bad")?;
+    let here = folder("simulate-bad")?;
     fs::write(here.join("typo.toml"), "rownds = 5\n")?;
     fs::write(here.join("broken.toml"), "rounds = [\n")?;
     fs::write(here.join("wrong.toml"), "rounds = \"many\"\n")?;
@@ -272,7 +245,7 @@ fn bad_input_is_named_before_any_work() -> Outcome {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_noticed_before_the_work() -> Outcome {
-    let here = folder("unwritable")?;
+    let here = folder("simulate-unwritable")?;
     fs::write(here.join("file"), "in the way")?;
     // Ten million rounds would take minutes; the error must come at once.
     let output = simulate(&here, &["--rounds", "10000000", "--out", "file/run"])?;

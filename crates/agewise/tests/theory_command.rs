@@ -1,11 +1,11 @@
 //! The real binary, from the outside: what it prints, what it writes, how it fails.
 
+mod common;
+
+use common::{Outcome, folder};
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 fn theory(args: &[&str]) -> Outcome<Output> {
     Ok(Command::new(env!("CARGO_BIN_EXE_agewise")).arg("theory").args(args).output()?)
@@ -15,16 +15,6 @@ fn json(args: &[&str]) -> Outcome<Value> {
     let output = theory(&[args, &["--json"]].concat())?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-/// An empty folder for one test, inside the build folder.
-fn folder(name: &str) -> Outcome<PathBuf> {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    if path.exists() {
-        fs::remove_dir_all(&path)?;
-    }
-    fs::create_dir_all(&path)?;
-    Ok(path)
 }
 
 fn policy<'a>(document: &'a Value, name: &str) -> &'a Value {

@@ -1,6 +1,7 @@
 //! `agewise compare`: policies side by side, by training.
 
 use super::live::Live;
+use super::run_args::RunArgs;
 use super::simulate::StartArg;
 use super::theory::EmptyCohortArg;
 use super::{Failure, compare_table, config, count, print};
@@ -179,29 +180,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, conflicts_with_all = ["learning_rate", "decay"])]
     bound: bool,
 
-    /// The folder of the run [default: a new one under runs/]
-    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
-    out: Option<PathBuf>,
-
-    /// Write into a folder that is not empty
-    #[arg(long, conflicts_with = "resume", requires = "out")]
-    force: bool,
-
-    /// Finish a comparison that was interrupted
-    #[arg(long, value_name = "RUN")]
-    resume: Option<PathBuf>,
-
-    /// Threads to use [default: all cores]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-
-    /// Print the summary as one JSON document instead of the table
-    #[arg(long)]
-    json: bool,
-
-    /// No progress
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 impl From<CompareError> for Failure {
@@ -219,37 +199,40 @@ impl From<CompareError> for Failure {
 
 /// Runs the command.
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
-    let (study, folder) = match &args.resume {
+    let (study, folder) = match &args.run.resume {
         Some(path) => begun_before(args, path)?,
         None => begin(args)?,
     };
     // Held until the end.
     let _lock = folder.lock()?;
-    let threads = args.threads.map_or_else(cores, usize::from);
+    let threads = args.run.threads.map_or_else(cores, usize::from);
     let stop = stop_on_interrupt()?;
-    let live = Live::new(&study, args.quiet);
+    let live = Live::new(&study, args.run.quiet);
     let comparison = Comparison::play(study, &folder, threads, &live, &stop);
     live.finish();
     let comparison = comparison.map_err(|error| hint(error, &folder))?;
     let summary = comparison.summary();
     comparison.write(&folder, &summary).map_err(|error| hint(error, &folder))?;
-    if args.json {
+    if args.run.json {
         print(&compare::pretty(&summary)?)?;
     } else {
         print(&compare_table::text(&comparison, &summary, &folder)?)?;
     }
-    if comparison.is_finished() { Ok(()) } else { Err(Failure::Interrupted(resume_hint(&folder))) }
+    if comparison.is_finished() {
+        return Ok(());
+    }
+    Err(Failure::Interrupted(format!("stopped early; {}", resume_hint(&folder))))
 }
 
 fn resume_hint(folder: &RunFolder) -> String {
-    format!("stopped early; go on with `agewise compare --resume {}`", folder.path().display())
+    format!("go on with `agewise compare --resume {}`", folder.path().display())
 }
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What was lost is nothing; what to do is said.
+/// What a folder that cannot be written to means for the run, and what to do.
 fn hint(error: CompareError, folder: &RunFolder) -> Failure {
     match error {
         CompareError::Folder(FolderError::Io(..)) => Failure::Trouble(format!(
@@ -282,7 +265,7 @@ fn begin(args: &CompareArgs) -> Result<(Study, RunFolder), Failure> {
     };
     let params = with_flags(args, params)?;
     let study = compare::prepare(params, &folders(args.data_dir.as_deref()))?;
-    let folder = RunFolder::create(args.out.as_deref(), "compare", args.force)?;
+    let folder = RunFolder::create(args.run.out.as_deref(), "compare", args.run.force)?;
     // With --force there may be a run in it, and someone may be working on that.
     let _lock = if folder.path().join(CONFIG).exists() { Some(folder.lock()?) } else { None };
     compare::clear(&folder)?;

@@ -9,6 +9,7 @@ mod live;
 mod presets;
 mod progress;
 mod report;
+mod run_args;
 mod simulate;
 mod sizes;
 mod table;

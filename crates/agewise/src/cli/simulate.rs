@@ -1,6 +1,7 @@
 //! `agewise simulate`: how the policies load a population, by playing it.
 
 use super::progress::Progress;
+use super::run_args::RunArgs;
 use super::table::table;
 use super::{Failure, config, count, print, sizes};
 use crate::core::{EmptyCohort, PolicySpec, Start, Weighting};
@@ -107,29 +108,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     calibrate: bool,
 
-    /// The folder of the run [default: a new one under runs/]
-    #[arg(long, value_name = "DIR", conflicts_with = "resume")]
-    out: Option<PathBuf>,
-
-    /// Write into a folder that is not empty
-    #[arg(long, conflicts_with = "resume", requires = "out")]
-    force: bool,
-
-    /// Finish a run that was interrupted
-    #[arg(long, value_name = "RUN")]
-    resume: Option<PathBuf>,
-
-    /// Threads to use [default: all cores]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-
-    /// Print the summary as one JSON document instead of the table
-    #[arg(long)]
-    json: bool,
-
-    /// No progress
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    run: RunArgs,
 }
 
 /// Keys of a configuration that are not written where they are empty.
@@ -172,7 +152,7 @@ impl From<FolderError> for Failure {
 
 /// Runs the command.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    match args.threads {
+    match args.run.threads {
         None => run_here(args),
         Some(threads) => rayon::ThreadPoolBuilder::new()
             .num_threads(usize::from(threads))
@@ -183,20 +163,20 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
 }
 
 fn run_here(args: &SimulateArgs) -> Result<(), Failure> {
-    let (simulation, folder) = match &args.resume {
+    let (simulation, folder) = match &args.run.resume {
         Some(path) => begun_before(args, path)?,
         None => begin(args)?,
     };
-    if args.resume.is_some() && is_complete(&folder)? {
+    if args.run.resume.is_some() && is_complete(&folder)? {
         return print(&format!("{} is complete already.\n", folder.path().display()));
     }
     let params = simulation.params();
     let runs = simulation.policies().len() as u64 * u64::from(params.seeds);
-    let progress = Progress::new(runs * params.rounds, "simulating", args.quiet);
+    let progress = Progress::new(runs * params.rounds, "simulating", args.run.quiet);
     let finished = Finished::play(simulation, Some(&folder), &|rounds| progress.advance(rounds))?;
     progress.finish();
     finished.write(&folder)?;
-    if args.json {
+    if args.run.json {
         return print(&pretty(&finished.summary)?);
     }
     print(&text(&finished, &folder))
@@ -209,7 +189,7 @@ fn begin(args: &SimulateArgs) -> Result<(Simulation, RunFolder), Failure> {
     };
     let simulation = with_flags(args, params)?.check()?;
     check_memory(&simulation)?;
-    let folder = RunFolder::create(args.out.as_deref(), "simulate", args.force)?;
+    let folder = RunFolder::create(args.run.out.as_deref(), "simulate", args.run.force)?;
     clear(&folder)?;
     write_config(&simulation, &folder)?;
     Ok((simulation, folder))
