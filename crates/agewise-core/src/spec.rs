@@ -84,7 +84,12 @@ impl PolicySpec {
 
     /// Reads a list of policies separated by commas (commas inside brackets do not separate).
     pub fn parse_list(text: &str) -> Result<Vec<Self>> {
-        split_outside_brackets(text).into_iter().map(str::parse).collect()
+        Self::split_list(text).into_iter().map(str::parse).collect()
+    }
+
+    /// The entries of such a list, as they are written.
+    pub fn split_list(text: &str) -> Vec<&str> {
+        split_outside_brackets(text)
     }
 }
 

@@ -165,7 +165,7 @@ impl StudyParams {
     }
 
     /// How clients train.
-    pub(super) fn training(&self) -> Result<LocalTraining> {
+    pub fn training(&self) -> Result<LocalTraining> {
         let (count, unit) = self.local_work.split_once(' ').unwrap_or((&self.local_work, ""));
         let work = match (count.parse(), unit.trim()) {
             (Ok(count), "epochs" | "epoch") => LocalWork::Epochs(count),

@@ -332,7 +332,8 @@ fn with_flags(args: &CompareArgs, mut params: StudyParams) -> Result<StudyParams
         params.seeds = u32::try_from(seeds).map_err(|_| Error::new("seeds", seeds, expected))?;
     }
     if let Some(list) = &args.policy {
-        params.policies = split_policies(list)?;
+        let entries = PolicySpec::split_list(list);
+        params.policies = entries.into_iter().map(|entry| entry.trim().to_string()).collect();
         // The usual baseline may not be among them.
         if args.baseline.is_none() && !params.policies.contains(&params.baseline) {
             params.baseline = params.policies.first().cloned().unwrap_or_default();
@@ -363,26 +364,4 @@ fn with_flags(args: &CompareArgs, mut params: StudyParams) -> Result<StudyParams
 fn target(text: &str) -> Result<f64, Failure> {
     let wrong = || Error::new("target", text, "accuracies such as 0.8,0.85");
     Ok(text.trim().parse().map_err(|_| wrong())?)
-}
-
-/// Policies with a start behind them, in one spelling.
-fn split_policies(list: &str) -> Result<Vec<String>, Failure> {
-    let mut depth = 0i64;
-    let entries = list.split(|c: char| {
-        match c {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth -= 1,
-            _ => {}
-        }
-        c == ',' && depth <= 0
-    });
-    entries
-        .map(|entry| {
-            let (policy, start) = match entry.rsplit_once('@') {
-                None => (entry, String::new()),
-                Some((policy, start)) => (policy, format!("@{}", start.trim())),
-            };
-            Ok(format!("{}{start}", policy.parse::<PolicySpec>()?))
-        })
-        .collect()
 }

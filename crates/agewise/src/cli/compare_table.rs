@@ -16,9 +16,8 @@ pub(crate) fn text(
 ) -> Result<String, Failure> {
     let seconds = comparison.seconds(folder)?;
     let target = summary.policies.first().and_then(|policy| policy.rounds_to.last());
-    let to_target = target.map_or("rounds".to_string(), |to| {
-        format!("rounds to {}%", (1e4 * to.target).round() / 1e2)
-    });
+    let to_target =
+        target.map_or("rounds".to_string(), |to| Measure::RoundsTo(to.target).to_string());
     let against = format!("against {}", summary.baseline);
     let columns = [
         "policy",

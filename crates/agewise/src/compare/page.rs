@@ -189,7 +189,7 @@ impl Chapter<'_> {
         }
         let mut columns = vec![Column::text("policy")];
         for &target in targets {
-            columns.push(Column::number(format!("rounds to {}%", share(target))));
+            columns.push(Column::number(Measure::RoundsTo(target).to_string()));
             columns.push(Column::number(format!("vs {}", self.summary.baseline)));
         }
         let mut table = Table::new(columns).caption(

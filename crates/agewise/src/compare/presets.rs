@@ -65,11 +65,10 @@ impl Cost {
             "mnist" => (60_000, 10_000),
             _ => (50_000, 10_000),
         };
-        let of_client = match params.local_work.as_str() {
-            "2 steps" => 2 * u64::from(params.batch),
-            "5 steps" => 5 * u64::from(params.batch),
-            _ => 5 * train / params.clients,
+        let Ok(local) = params.training() else {
+            return f64::NAN;
         };
+        let of_client = local.steps((train / params.clients) as usize) * u64::from(params.batch);
         // Skew and bound look at all images.
         let looked_at = test + if params.skew || params.bound { train } else { 0 };
         let looked_at = looked_at as f64 / params.eval_every as f64;

@@ -1,6 +1,6 @@
 //! What the figures say, in words.
 
-use super::figures::{capitalised, share};
+use super::figures::capitalised;
 use crate::format::number;
 use crate::sim::study::{ContenderSummary, Measure, Pair, RoundsTo, StudySummary, Verdict};
 use crate::sim::{Estimate, Interval};
@@ -14,9 +14,9 @@ pub(super) fn about(pair: &Pair, comparisons: usize) -> String {
         _ => format!("{} percentage points", signed(*effect)),
     };
     let seen = match pair.measure {
-        Measure::RoundsTo(target) => {
-            let rounds = if *effect <= 0.0 { "fewer" } else { "more" };
-            format!("{policy} needs {rounds} rounds to {}% than {other}", share(target))
+        measure @ Measure::RoundsTo(_) => {
+            let fewer = if *effect <= 0.0 { "fewer" } else { "more" };
+            format!("{policy} needs {fewer} {measure} than {other}")
         }
         measure => {
             let better = if *effect >= 0.0 { "higher" } else { "lower" };

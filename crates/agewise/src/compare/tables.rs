@@ -38,7 +38,7 @@ impl Comparison {
                     optional(training_loss(log)),
                     optional(accuracy),
                     optional(log.test.as_ref().and_then(|test| test.loss)),
-                    self.study.bytes_of_round(clients)
+                    self.study.bytes_moved(clients)
                 );
             }
         }
