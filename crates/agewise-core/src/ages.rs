@@ -36,6 +36,35 @@ impl Ages {
         Self { round: 0, waiting_since: vec![EPOCH; clients as usize] }
     }
 
+    /// Ages at the beginning of any round, by the round at which each was 0 (negative for one before round 0).
+    pub fn resumed(round: u64, waiting_since: impl IntoIterator<Item = i64>) -> Result<Self> {
+        let stored = u32::try_from(round).ok().filter(|&round| round <= LAST_ROUND);
+        let Some(stored) = stored else {
+            return Err(Error::new("round", round, format!("at most {LAST_ROUND}")));
+        };
+        let mut ages = Self { round: stored, waiting_since: Vec::new() };
+        for since in waiting_since {
+            if since > i64::from(stored) {
+                return Err(Error::new("waiting_since", since, format!("at most {round}")));
+            }
+            // Not below 0: that would be older than the oldest.
+            let since = (i64::from(EPOCH) + since).max(0);
+            ages.waiting_since.push(since as u32);
+        }
+        Ok(ages)
+    }
+
+    /// Another client, of this age in the present round. Its number is the number of clients before.
+    pub fn admit(&mut self, age: u64) {
+        let now = EPOCH + self.round;
+        self.waiting_since.push(now - age.min(u64::from(now)) as u32);
+    }
+
+    /// The round at which the age of a client was 0: its age is the present round minus this.
+    pub fn waiting_since(&self, client: u32) -> i64 {
+        i64::from(self.waiting_since[client as usize]) - i64::from(EPOCH)
+    }
+
     /// The number of clients.
     pub fn clients(&self) -> u32 {
         self.waiting_since.len() as u32
@@ -138,6 +167,21 @@ mod tests {
         ages.round = LAST_ROUND;
         assert_eq!(ages.of(0), OLDEST + u64::from(LAST_ROUND));
         assert_eq!(ages.advance(&[0]).unwrap_err().field(), "round");
+    }
+
+    #[test]
+    fn ages_go_on_from_any_round() {
+        let mut ages = Ages::new([4, 0]);
+        ages.advance(&[1]).unwrap();
+        ages.admit(3);
+        let since: Vec<i64> = (0..3).map(|client| ages.waiting_since(client)).collect();
+        assert_eq!(since, [-4, 1, -2]);
+        assert_eq!(Ages::resumed(1, since).unwrap(), ages);
+        assert_eq!(Ages::resumed(1, [i64::MIN]).unwrap().of(0), OLDEST + 1);
+        assert_eq!(Ages::resumed(1, [2]).unwrap_err().field(), "waiting_since");
+        assert_eq!(Ages::resumed(u64::MAX, [0]).unwrap_err().field(), "round");
+        ages.admit(u64::MAX);
+        assert_eq!(ages.of(3), OLDEST + 1);
     }
 
     #[test]

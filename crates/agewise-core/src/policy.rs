@@ -49,7 +49,8 @@ impl Reports {
         self.losses.len().max(self.durations.len())
     }
 
-    pub(crate) fn record(&mut self, report: &Report) {
+    /// Keeps what an accepted report says.
+    pub fn record(&mut self, report: &Report) {
         store(&mut self.losses, report.client, report.loss);
         store(&mut self.durations, report.client, report.duration);
     }
@@ -385,9 +386,14 @@ impl Round<'_> {
         if !picks.is_empty() || self.setting.empty_cohort() == EmptyCohort::Skip {
             return (picks, false);
         }
+        let forced = self.forced_client();
+        (forced.map(Pick::once).into_iter().collect(), forced.is_some())
+    }
+
+    /// The client that has to take part if nobody wants to: a random one of those that are available.
+    pub fn forced_client(&self) -> Option<u32> {
         let lots = self.lots(Stream::FORCED);
-        let lowest = self.available().min_by_key(|&client| lots.of(u64::from(client)));
-        (lowest.map(Pick::once).into_iter().collect(), lowest.is_some())
+        self.available().min_by_key(|&client| lots.of(u64::from(client)))
     }
 
     /// The weights of a cohort.

@@ -22,6 +22,18 @@ impl fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
+/// What is wrong with an update that has such a value.
+pub(crate) const NOT_FINITE: &str = "a parameter is infinite or not a number";
+
+/// Whether a weight is one that an update can have.
+pub(crate) fn check_weight(client: u32, weight: f64) -> std::result::Result<(), Rejected> {
+    if weight.is_finite() && weight >= 0.0 {
+        return Ok(());
+    }
+    let why = format!("weight {weight}, expected a number of at least 0");
+    Err(Rejected { client, why })
+}
+
 /// The weighted sum of a round's updates. An update is looked through before any of it is added, so a bad one leaves
 /// no trace.
 #[derive(Debug, Clone)]
@@ -57,21 +69,28 @@ impl Aggregator {
             return reject(format!("{} parameters, expected {}", model.len(), self.sum.len()));
         }
         if !all_finite(model) {
-            return reject("a parameter is infinite or not a number".to_string());
+            return reject(NOT_FINITE.to_string());
         }
-        add_scaled(&mut self.sum, weight as f32, model);
-        self.accepted += weight;
+        self.add_piece(0, weight, model);
+        self.accept(weight);
         Ok(())
     }
 
     /// Notes that an update of this weight belongs to the round, whether it comes or not.
-    fn enlist(&mut self, client: u32, weight: f64) -> std::result::Result<(), Rejected> {
-        if !(weight.is_finite() && weight >= 0.0) {
-            let why = format!("weight {weight}, expected a number of at least 0");
-            return Err(Rejected { client, why });
-        }
+    pub(crate) fn enlist(&mut self, client: u32, weight: f64) -> std::result::Result<(), Rejected> {
+        check_weight(client, weight)?;
         self.offered += weight;
         Ok(())
+    }
+
+    /// Adds the parameters from `first` on of an update that was looked through.
+    pub(crate) fn add_piece(&mut self, first: usize, weight: f64, piece: &[f32]) {
+        add_scaled(&mut self.sum[first..first + piece.len()], weight as f32, piece);
+    }
+
+    /// Notes that all of an update was added.
+    pub(crate) fn accept(&mut self, weight: f64) {
+        self.accepted += weight;
     }
 
     /// Notes that the update of a client did not come, and why.
@@ -131,6 +150,15 @@ pub enum ServerRule {
 }
 
 impl ServerRule {
+    /// How many numbers the rule remembers for models of so many parameters: of the direction and of its squares.
+    fn memory(self, parameters: usize) -> [usize; 2] {
+        match self {
+            Self::Average => [0, 0],
+            Self::Momentum { .. } => [parameters, 0],
+            Self::Adam { .. } => [parameters, parameters],
+        }
+    }
+
     fn check(&self) -> Result<()> {
         let step = |value: f32| ("server learning rate", value, value.is_finite() && value > 0.0);
         let memory = |name, value: f32| (name, value, (0.0..1.0).contains(&value));
@@ -168,12 +196,8 @@ impl Server {
     /// A server for models of so many parameters.
     pub fn new(rule: ServerRule, parameters: usize) -> Result<Self> {
         rule.check()?;
-        let zeros = |needed: bool| vec![0.0; if needed { parameters } else { 0 }];
-        Ok(Self {
-            direction: zeros(rule != ServerRule::Average),
-            squares: zeros(matches!(rule, ServerRule::Adam { .. })),
-            rule,
-        })
+        let [direction, squares] = rule.memory(parameters).map(|len| vec![0.0; len]);
+        Ok(Self { rule, direction, squares })
     }
 
     /// A server that goes on with the memory of an earlier one: its direction and its squares, where the rule has them.
@@ -195,17 +219,17 @@ impl Server {
     /// file.
     pub(crate) fn check(&self, parameters: usize) -> Result<()> {
         self.rule.check()?;
-        let fresh = Self::new(self.rule, parameters)?;
-        let lens = |server: &Self| (server.direction.len(), server.squares.len());
-        if lens(self) == lens(&fresh) {
+        let found = self.memory().map(<[f32]>::len);
+        let needed = self.rule.memory(parameters);
+        if found == needed {
             return Ok(());
         }
-        let value = format!("memories of {:?} numbers", lens(self));
-        Err(Error::new("server", value, format!("{:?} for this model", lens(&fresh))))
+        let value = format!("memories of {found:?} numbers");
+        Err(Error::new("server", value, format!("{needed:?} for this model")))
     }
 
     /// Moves a model towards the average of its cohort.
-    fn apply(&mut self, average: &[f32], global: &mut [f32]) {
+    pub(crate) fn apply(&mut self, average: &[f32], global: &mut [f32]) {
         match self.rule {
             ServerRule::Average => global.copy_from_slice(average),
             ServerRule::Momentum { learning_rate, beta } => {

@@ -2,6 +2,7 @@
 //! local training at the machine's limit, and aggregation with the core's weights.
 
 pub mod aggregate;
+pub mod combine;
 pub mod data;
 pub mod federate;
 mod kernel;

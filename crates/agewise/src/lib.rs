@@ -5,6 +5,7 @@
 //! - [`compare`][]: the main job, policies side by side by training.
 //! - [`core`][]: ages, policies, theory, participation metrics.
 //! - [`learn`][]: the learning engine.
+//! - [`net`][]: the deployment: a coordinator, and clients that decide by themselves.
 //! - [`data`][]: data sets on this machine.
 //! - [`report`][]: figures.
 //! - [`sim`][]: the simulators of selection and of training.
@@ -24,6 +25,7 @@
 
 pub use agewise_core as core;
 pub use agewise_learn as learn;
+pub use agewise_net as net;
 pub use agewise_report as report;
 pub use agewise_sim as sim;
 

@@ -42,6 +42,7 @@ impl fmt::Display for PixelScale {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PixelTable {
     channels: Vec<[f32; 256]>,
+    scalings: Vec<(f64, f64)>,
     means: Vec<f64>,
     deviations: Vec<f64>,
 }
@@ -58,20 +59,41 @@ impl PixelTable {
             }
         }
         let moments: Vec<(f64, f64)> = counts.iter().map(mean_and_deviation).collect();
-        let channels = moments.iter().map(|&(mean, deviation)| {
-            let (shift, divisor) = match scale {
-                PixelScale::Unit => (0.0, 1.0),
-                // A channel without any contrast has nothing to be scaled: only its mean is taken away.
-                PixelScale::Standardised if deviation == 0.0 => (mean, 1.0),
-                PixelScale::Standardised => (mean, deviation),
-            };
-            std::array::from_fn(|byte| ((byte as f64 / 255.0 - shift) / divisor) as f32)
-        });
+        let scaling = |&(mean, deviation): &(f64, f64)| match scale {
+            PixelScale::Unit => (0.0, 1.0),
+            // A channel without any contrast has nothing to be scaled: only its mean is taken away.
+            PixelScale::Standardised if deviation == 0.0 => (mean, 1.0),
+            PixelScale::Standardised => (mean, deviation),
+        };
+        let scalings: Vec<(f64, f64)> = moments.iter().map(scaling).collect();
         Self {
-            channels: channels.collect(),
+            channels: scalings.iter().map(numbers).collect(),
+            scalings,
             means: moments.iter().map(|&(mean, _)| mean).collect(),
             deviations: moments.iter().map(|&(_, deviation)| deviation).collect(),
         }
+    }
+
+    /// The table in which a byte b of a channel is (b / 255 - shift) / divisor: as someone else has found it in images that
+    /// are not here.
+    pub fn from_scalings(scalings: &[(f64, f64)]) -> Result<Self> {
+        for &(shift, divisor) in scalings {
+            if !(shift.is_finite() && divisor.is_finite() && divisor > 0.0) {
+                let value = format!("shift {shift}, divisor {divisor}");
+                return Err(Error::new("pixels", value, "finite numbers, the divisor above 0"));
+            }
+        }
+        Ok(Self {
+            channels: scalings.iter().map(numbers).collect(),
+            scalings: scalings.to_vec(),
+            means: scalings.iter().map(|&(shift, _)| shift).collect(),
+            deviations: scalings.iter().map(|&(_, divisor)| divisor).collect(),
+        })
+    }
+
+    /// What is subtracted in each channel, and by what it is divided then, where pixels are from 0 to 1.
+    pub fn scalings(&self) -> &[(f64, f64)] {
+        &self.scalings
     }
 
     /// The numbers of one channel, by byte.
@@ -99,6 +121,11 @@ impl PixelTable {
     }
 }
 
+/// The number for each byte, from what is subtracted and the divisor.
+fn numbers(&(shift, divisor): &(f64, f64)) -> [f32; 256] {
+    std::array::from_fn(|byte| ((byte as f64 / 255.0 - shift) / divisor) as f32)
+}
+
 /// Of the bytes with these counts, as numbers from 0 to 1.
 fn mean_and_deviation(counts: &[u64; 256]) -> (f64, f64) {
     let weighted = |weight: fn(u128) -> u128| -> u128 {
@@ -118,6 +145,18 @@ fn mean_and_deviation(counts: &[u64; 256]) -> (f64, f64) {
 mod tests {
     use super::super::images::ImageShape;
     use super::*;
+
+    #[test]
+    fn a_table_is_its_scalings() {
+        for scale in [PixelScale::Unit, PixelScale::Standardised] {
+            let table = PixelTable::new(scale, &images(&[0, 7, 255, 7, 9, 7]));
+            let again = PixelTable::from_scalings(table.scalings()).unwrap();
+            assert_eq!(again.channels, table.channels);
+        }
+        for bad in [(f64::NAN, 1.0), (0.0, 0.0), (0.0, -1.0), (0.0, f64::INFINITY)] {
+            assert_eq!(PixelTable::from_scalings(&[bad]).unwrap_err().field(), "pixels");
+        }
+    }
 
     fn images(pixels: &[u8]) -> Images {
         let labels = vec![0; pixels.len() / 2];

@@ -2,10 +2,12 @@
 
 use agewise_core::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
-/// How much a client trains in a round.
+/// How much a client trains in a round, written `5 epochs` or `5 steps`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(try_from = "String", into = "String")]
 pub enum LocalWork {
     /// So many passes over its data.
     Epochs(u32),
@@ -13,11 +15,52 @@ pub enum LocalWork {
     Steps(u32),
 }
 
+impl FromStr for LocalWork {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (count, unit) = text.split_once(' ').unwrap_or((text, ""));
+        match (count.parse(), unit.trim()) {
+            (Ok(count), "epochs" | "epoch") => Ok(Self::Epochs(count)),
+            (Ok(count), "steps" | "step") => Ok(Self::Steps(count)),
+            _ => {
+                let expected = "a number of epochs or steps, such as 5 epochs or 5 steps";
+                Err(Error::new("local_work", text, expected))
+            }
+        }
+    }
+}
+
+impl fmt::Display for LocalWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = match self {
+            Self::Epochs(count) => (count, "epochs"),
+            Self::Steps(count) => (count, "steps"),
+        };
+        write!(f, "{count} {unit}")
+    }
+}
+
+impl TryFrom<String> for LocalWork {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<LocalWork> for String {
+    fn from(work: LocalWork) -> Self {
+        work.to_string()
+    }
+}
+
 /// Settings of local training, not checked yet.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields)]
 pub struct LocalTrainingParams {
     /// Epochs or steps.
+    #[serde(rename = "local_work")]
     pub work: LocalWork,
     /// Samples of a batch; the last of an epoch may be smaller.
     pub batch: u32,
@@ -58,8 +101,8 @@ impl LocalTrainingParams {
     /// Checks all settings.
     pub fn check(self) -> Result<LocalTraining> {
         let at_least_0 = [
-            ("learning-rate", self.learning_rate),
-            ("weight-decay", self.weight_decay),
+            ("learning_rate", self.learning_rate),
+            ("weight_decay", self.weight_decay),
             ("proximal", self.proximal),
         ];
         for (field, value) in at_least_0 {
@@ -80,8 +123,9 @@ impl LocalTrainingParams {
             return Err(Error::new("batch", self.batch, "a whole number from 1 to 65536"));
         }
         match self.work {
-            LocalWork::Epochs(0) => Err(Error::new("epochs", 0, "at least 1")),
-            LocalWork::Steps(0) => Err(Error::new("steps", 0, "at least 1")),
+            LocalWork::Epochs(0) | LocalWork::Steps(0) => {
+                Err(Error::new("local_work", self.work, "at least 1 epoch or step"))
+            }
             _ => Ok(LocalTraining(self)),
         }
     }
@@ -125,8 +169,8 @@ mod tests {
     fn wrong_settings_are_named() {
         let params = LocalTrainingParams::default();
         let wrong: [(&str, LocalTrainingParams); 11] = [
-            ("learning-rate", LocalTrainingParams { learning_rate: f32::NAN, ..params }),
-            ("weight-decay", LocalTrainingParams { weight_decay: -1.0, ..params }),
+            ("learning_rate", LocalTrainingParams { learning_rate: f32::NAN, ..params }),
+            ("weight_decay", LocalTrainingParams { weight_decay: -1.0, ..params }),
             ("proximal", LocalTrainingParams { proximal: f32::INFINITY, ..params }),
             ("momentum", LocalTrainingParams { momentum: 1.0, ..params }),
             ("decay", LocalTrainingParams { decay: 0.0, ..params }),
@@ -134,8 +178,8 @@ mod tests {
             ("offset", LocalTrainingParams { offset: -1.0, ..params }),
             ("offset", LocalTrainingParams { offset: f64::NAN, ..params }),
             ("batch", LocalTrainingParams { batch: 0, ..params }),
-            ("epochs", LocalTrainingParams { work: LocalWork::Epochs(0), ..params }),
-            ("steps", LocalTrainingParams { work: LocalWork::Steps(0), ..params }),
+            ("local_work", LocalTrainingParams { work: LocalWork::Epochs(0), ..params }),
+            ("local_work", LocalTrainingParams { work: LocalWork::Steps(0), ..params }),
         ];
         for (field, params) in wrong {
             assert_eq!(params.check().unwrap_err().field(), field);

@@ -31,6 +31,21 @@ pub(super) fn write(page: &Page) -> String {
     html.push_str("</header>\n");
     write_contents(&mut html, page, &anchors);
     html.push_str("<main>\n");
+    write_blocks(&mut html, page, &anchors);
+    html.push_str("</main>\n");
+    write_text(&mut html, "footer", "", &page.footer);
+    html.push_str("</body>\n</html>\n");
+    html
+}
+
+/// The style of a page, and its blocks.
+pub(super) fn write_parts(page: &Page) -> (&'static str, String) {
+    let mut html = String::new();
+    write_blocks(&mut html, page, &anchors(page));
+    (STYLE, html)
+}
+
+fn write_blocks(html: &mut String, page: &Page, anchors: &[String]) {
     let mut next_anchor = anchors.iter();
     for block in &page.blocks {
         match block {
@@ -38,17 +53,17 @@ pub(super) fn write(page: &Page) -> String {
                 let anchor = next_anchor.next().map_or("", String::as_str);
                 _ = writeln!(html, r#"<h2 id="{anchor}">{}</h2>"#, escape(text));
             }
-            Block::Subheading(text) => write_text(&mut html, "h3", "", text),
-            Block::Paragraph(text) => write_text(&mut html, "p", "", text),
-            Block::List(items) => write_list(&mut html, items),
+            Block::Subheading(text) => write_text(html, "h3", "", text),
+            Block::Paragraph(text) => write_text(html, "p", "", text),
+            Block::List(items) => write_list(html, items),
             Block::Note(text) => {
-                write_text(&mut html, "p", " class=\"remark\" role=\"note\"", text);
+                write_text(html, "p", " class=\"remark\" role=\"note\"", text);
             }
             Block::Figure { title, svg, width, reading } => {
-                write_figure(&mut html, title, svg, *width, reading);
+                write_figure(html, title, svg, *width, reading);
             }
-            Block::Table(table) => table.write_to(&mut html),
-            Block::KeyFigures(figures) => write_key_figures(&mut html, figures),
+            Block::Table(table) => table.write_to(html),
+            Block::KeyFigures(figures) => write_key_figures(html, figures),
             Block::Preformatted { summary, text } => {
                 _ = writeln!(
                     html,
@@ -59,10 +74,6 @@ pub(super) fn write(page: &Page) -> String {
             }
         }
     }
-    html.push_str("</main>\n");
-    write_text(&mut html, "footer", "", &page.footer);
-    html.push_str("</body>\n</html>\n");
-    html
 }
 
 /// Writes an element around `text`, unless the text is blank.

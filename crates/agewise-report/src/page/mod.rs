@@ -157,6 +157,12 @@ impl Page {
         html::write(self)
     }
 
+    /// The page in two parts, for a program that serves it in a frame of its own: the style of all pages, and the blocks of this one
+    /// without title, lead, contents and footer.
+    pub fn to_parts(&self) -> (&'static str, String) {
+        html::write_parts(self)
+    }
+
     fn block(mut self, block: Block) -> Self {
         self.blocks.push(block);
         self

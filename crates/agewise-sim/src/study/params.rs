@@ -4,7 +4,7 @@ use super::contender::Contender;
 use agewise_core::{EmptyCohort, Error, Result, Start, Weighting};
 use agewise_learn::aggregate::ServerRule;
 use agewise_learn::data::PixelScale;
-use agewise_learn::train::{LocalTraining, LocalTrainingParams, LocalWork};
+use agewise_learn::train::{LocalTraining, LocalTrainingParams};
 use serde::{Deserialize, Serialize};
 
 /// A comparison of policies by training, as it is written in a file or a command line.
@@ -166,17 +166,8 @@ impl StudyParams {
 
     /// How clients train.
     pub fn training(&self) -> Result<LocalTraining> {
-        let (count, unit) = self.local_work.split_once(' ').unwrap_or((&self.local_work, ""));
-        let work = match (count.parse(), unit.trim()) {
-            (Ok(count), "epochs" | "epoch") => LocalWork::Epochs(count),
-            (Ok(count), "steps" | "step") => LocalWork::Steps(count),
-            _ => {
-                let expected = "a number of epochs or steps, such as 5 epochs or 5 steps";
-                return Err(Error::new("local_work", &self.local_work, expected));
-            }
-        };
         LocalTrainingParams {
-            work,
+            work: self.local_work.parse()?,
             batch: self.batch,
             learning_rate: self.learning_rate as f32,
             decay: self.decay,
@@ -187,14 +178,6 @@ impl StudyParams {
             augment: self.augment,
         }
         .check()
-        .map_err(|error| {
-            // As the keys of this configuration are called.
-            let field = match error.field() {
-                "epochs" | "steps" => "local_work".to_string(),
-                field => field.replace('-', "_"),
-            };
-            Error::new(field, error.value(), error.expected())
-        })
     }
 }
 

@@ -1,17 +1,22 @@
 //! The command line. Bad input ends with exit code 2, an interruption with 130, anything else that fails with 1.
 
+mod client;
 mod compare;
 mod compare_table;
 mod config;
+mod coordinator;
 mod count;
 mod data;
 mod live;
+mod network;
 mod presets;
 mod progress;
 mod report;
 mod run_args;
 mod simulate;
 mod sizes;
+mod status;
+mod swarm;
 mod table;
 mod theory;
 
@@ -74,6 +79,10 @@ enum Command {
     Report(report::ReportArgs),
     Presets(presets::PresetsArgs),
     Data(data::DataArgs),
+    Coordinator(coordinator::CoordinatorArgs),
+    Client(client::ClientArgs),
+    Swarm(swarm::SwarmArgs),
+    Status(status::StatusArgs),
 }
 
 /// Runs the command line of this process.
@@ -86,6 +95,10 @@ pub fn main() -> ExitCode {
         Command::Data(args) => data::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Presets(args) => presets::run(&args),
+        Command::Coordinator(args) => coordinator::run(args),
+        Command::Client(args) => client::run(&args),
+        Command::Swarm(args) => swarm::run(&args),
+        Command::Status(args) => status::run(&args),
     };
     match result {
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,

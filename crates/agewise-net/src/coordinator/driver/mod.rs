@@ -1,0 +1,245 @@
+//! The driver: one thread that owns the round, the ledger and the model, and answers one question after the other.
+//!
+//! What it has in memory follows from the ledger. It handles the questions that are waiting, commits once, and only then sends answers and
+//! announcements; if the commit fails, nobody was promised anything, and the driver begins again from the ledger.
+//!
+//! Deadlines are by a clock that does not jump ([`Instant`]); the time of day is written down for people and decides nothing.
+
+mod answers;
+mod recover;
+mod rounds;
+
+use super::command::Command;
+use super::intake::Spool;
+use super::ledger::Ledger;
+use super::models::{Global, ModelStore};
+use super::population::Population;
+use super::round::{Joining, Round, Training, Windows};
+use super::shared::{Live, Shared};
+use super::trouble::Trouble;
+use crate::config::CoordinatorConfig;
+use crate::model::GlobalModel;
+use crate::proto::{Announcement, State};
+use agewise_core::Calibrator;
+use agewise_learn::aggregate::Server;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// The most questions that are answered with one commit.
+const LARGEST_BATCH: usize = 4_096;
+/// How long to wait after something went wrong with the disk.
+const RETRY: Duration = Duration::from_millis(500);
+/// How long the end of a run is announced before the coordinator leaves, unless everyone has heard it.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// After a start, how long to wait for clients to come back before the next round goes on with those that are there.
+const REUNION: Duration = Duration::from_secs(10);
+
+/// Where the run stands.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Between rounds; the next one begins at this instant, if enough clients are here.
+    Waiting { until: Instant },
+    Joining(Round<Joining>),
+    Training(Round<Training>),
+    /// All rounds are over, since this instant.
+    Finished { since: Instant },
+}
+
+/// A client that listens.
+#[derive(Debug)]
+struct Watcher {
+    token: u64,
+    sender: watch::Sender<Announcement>,
+}
+
+/// Who has to hear that something changed.
+#[derive(Debug, Default)]
+struct News {
+    everyone: bool,
+    clients: Vec<u32>,
+}
+
+/// A time of day, in Unix milliseconds: for people only.
+pub(crate) type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
+
+/// Everything that a driver is made from.
+pub(crate) struct Parts {
+    pub(crate) config: CoordinatorConfig,
+    pub(crate) model: Box<dyn GlobalModel>,
+    pub(crate) ledger: Ledger,
+    pub(crate) models: ModelStore,
+    pub(crate) spool: Spool,
+    pub(crate) run: Vec<u8>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) wall_clock: WallClock,
+}
+
+/// The one who decides.
+pub(crate) struct Driver {
+    parts: Parts,
+    population: Population,
+    calibrator: Option<Calibrator>,
+    global: Global,
+    server: Server,
+    stage: Stage,
+    watchers: HashMap<u32, Watcher>,
+    next_token: u64,
+    /// Answers and announcements that wait for the commit.
+    outbox: Vec<Box<dyn FnOnce() + Send>>,
+    news: News,
+    warnings: Vec<String>,
+    /// Models were added: old ones can go.
+    prune: bool,
+    /// Since when the coordinator wants to stop.
+    draining: Option<Instant>,
+    /// Until when clients that were there before a start are waited for.
+    reunion: Option<Instant>,
+}
+
+impl Driver {
+    /// Answers until the run is over, or nobody is there to ask, or it was told to stop.
+    pub(crate) fn run(mut self, commands: &Receiver<Command>) {
+        let mut failed = false;
+        loop {
+            let now = Instant::now();
+            let wait = self.next_deadline(now).saturating_duration_since(now);
+            let wait = if failed { wait.max(RETRY) } else { wait };
+            let first = match commands.recv_timeout(wait) {
+                Ok(command) => Some(command),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let waiting = commands.try_iter().take(LARGEST_BATCH);
+            let batch: Vec<Command> = first.into_iter().chain(waiting).collect();
+            match self.work(batch) {
+                Ok(()) => failed = false,
+                Err(trouble) => {
+                    if !failed {
+                        tracing::error!(%trouble, "cannot go on, trying again");
+                    }
+                    self.parts.shared.metrics.troubles.inc();
+                    failed = true;
+                    self.begin_again(&trouble);
+                }
+            }
+            self.publish();
+            if self.is_over(Instant::now()) {
+                return;
+            }
+        }
+    }
+
+    /// Answers these questions and does what is due; all of it, or nothing.
+    fn work(&mut self, batch: Vec<Command>) -> Result<(), Trouble> {
+        for command in batch {
+            self.answer(command, Instant::now())?;
+        }
+        while self.step(Instant::now())? {}
+        self.parts.ledger.commit()?;
+        for send in std::mem::take(&mut self.outbox) {
+            send();
+        }
+        self.spread_news();
+        if std::mem::take(&mut self.prune) {
+            self.parts.models.prune(&mut self.parts.ledger)?;
+            self.parts.ledger.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Forgets everything that is not in the ledger. Who waits for an answer sees its connection fail, and asks again.
+    fn begin_again(&mut self, trouble: &Trouble) {
+        self.outbox.clear();
+        self.parts.ledger.roll_back();
+        match self.reload() {
+            Ok(()) => self.news.everyone = true,
+            // Nothing has changed; it will be tried again.
+            Err(again) => tracing::error!(%trouble, %again, "cannot read the ledger"),
+        }
+    }
+
+    /// When something happens by itself.
+    fn next_deadline(&self, now: Instant) -> Instant {
+        let far = now + Duration::from_secs(1);
+        let due = match &self.stage {
+            Stage::Waiting { until } if self.may_begin() => *until,
+            Stage::Waiting { .. } => far,
+            Stage::Joining(round) => round.join_until(),
+            Stage::Training(round) => round.report_until(),
+            Stage::Finished { since } => *since + FAREWELL,
+        };
+        let drained = self.draining.map_or(far, |since| since + self.parts.config.drain_window());
+        due.min(drained).min(far).max(now)
+    }
+
+    /// Whether the thread can end.
+    fn is_over(&self, now: Instant) -> bool {
+        match (&self.stage, self.draining) {
+            (Stage::Finished { since }, _) => {
+                let heard = self.watchers.is_empty() || now >= *since + FAREWELL;
+                heard && (self.draining.is_some() || !self.parts.config.params.serve_after_end)
+            }
+            (Stage::Waiting { .. }, Some(_)) => true,
+            (Stage::Joining(round), Some(since)) => {
+                round.selected() == 0 || now >= since + self.parts.config.drain_window()
+            }
+            (Stage::Training(_), Some(since)) => now >= since + self.parts.config.drain_window(),
+            (_, None) => false,
+        }
+    }
+
+    fn windows(&self) -> Windows {
+        let config = &self.parts.config;
+        Windows { join: config.join_window(), report: config.report_window() }
+    }
+
+    fn state(&self) -> State {
+        match &self.stage {
+            Stage::Finished { .. } => State::Finished,
+            _ if self.draining.is_some() => State::Draining,
+            Stage::Waiting { .. } => State::Waiting,
+            Stage::Joining(_) => State::Joining,
+            Stage::Training(_) => State::Training,
+        }
+    }
+
+    /// The round that is played, or the next one.
+    fn round_number(&self) -> u64 {
+        self.population.ages().round()
+    }
+
+    /// The interval of the age laws.
+    fn interval(&self) -> f64 {
+        let config = &self.parts.config.params.round;
+        let believed = f64::from(self.population.len().max(config.clients as u32));
+        let ratio = believed / config.cohort as f64;
+        self.calibrator.as_ref().map_or(ratio, Calibrator::interval)
+    }
+
+    /// Shows where the run stands to everyone who looks without asking.
+    fn publish(&self) {
+        let (selected, reported) = match &self.stage {
+            Stage::Joining(round) => (round.selected(), round.reported()),
+            Stage::Training(round) => (round.selected(), round.reported()),
+            _ => (0, 0),
+        };
+        let params = &self.parts.config.params;
+        let live = Live {
+            state: self.state(),
+            round: self.round_number(),
+            rounds: params.round.rounds,
+            policy: self.parts.config.policy.to_string(),
+            enrolled: self.population.len(),
+            connected: self.watchers.len() as u32,
+            target: params.round.cohort as u32,
+            selected: selected as u32,
+            reported: reported as u32,
+            interval: self.interval(),
+            warnings: self.warnings.clone(),
+        };
+        self.parts.shared.publish(live);
+    }
+}

@@ -1,0 +1,164 @@
+//! From the ledger to a driver: at the start, and after something went wrong.
+
+use super::{Driver, News, Parts, REUNION, Stage};
+use crate::coordinator::intake::stored_checksum;
+use crate::coordinator::ledger::{JoinRow, RoundRow};
+use crate::coordinator::models::Global;
+use crate::coordinator::population::Population;
+use crate::coordinator::round::Round;
+use crate::coordinator::trouble::Trouble;
+use crate::rule::RuleParams;
+use agewise_core::Calibrator;
+use agewise_learn::aggregate::Server;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// What the ledger says about a run.
+struct Recovered {
+    population: Population,
+    calibrator: Option<Calibrator>,
+    global: Global,
+    server: Server,
+    stage: Stage,
+    warnings: Vec<String>,
+}
+
+impl Driver {
+    /// A driver for the run in the ledger, or for a new one.
+    pub(crate) fn new(mut parts: Parts) -> Result<Self, Trouble> {
+        let recovered = recover(&mut parts)?;
+        let Recovered { population, calibrator, global, server, stage, warnings } = recovered;
+        let mut driver = Self {
+            parts,
+            population,
+            calibrator,
+            global,
+            server,
+            stage,
+            watchers: HashMap::new(),
+            next_token: 0,
+            outbox: Vec::new(),
+            news: News::default(),
+            warnings,
+            prune: true,
+            draining: None,
+            reunion: Some(Instant::now() + REUNION),
+        };
+        driver.parts.ledger.commit()?;
+        driver.publish();
+        tracing::info!(run = driver.run_name(), round = driver.round_number(), "ready");
+        Ok(driver)
+    }
+
+    /// Begins again from what is in the ledger; who listens goes on listening.
+    pub(super) fn reload(&mut self) -> Result<(), Trouble> {
+        let recovered = recover(&mut self.parts)?;
+        self.parts.ledger.commit()?;
+        let Recovered { population, calibrator, global, server, stage, warnings } = recovered;
+        (self.population, self.calibrator) = (population, calibrator);
+        (self.global, self.server, self.stage) = (global, server, stage);
+        self.warnings.extend(warnings);
+        Ok(())
+    }
+}
+
+fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
+    let now = Instant::now();
+    let mut warnings = Vec::new();
+    let open = parts.ledger.open_round()?;
+    let round = match &open {
+        Some((row, _)) => row.round,
+        None => parts.ledger.rounds_over()?,
+    };
+    let joins = open.as_ref().map_or(&[][..], |(_, joins)| joins);
+    let population = Population::load(&parts.ledger, &parts.config, round, joins)?;
+    let (global, server) = load_model(parts, &mut warnings)?;
+    let config = &parts.config;
+    let calibrator = if config.params.round.calibrate {
+        let round = &config.params.round;
+        let first = round.clients as f64 / round.cohort as f64;
+        let mut calibrator = Calibrator::new(round.cohort as u32, first)?;
+        for reported in parts.ledger.report_counts()? {
+            calibrator.observe(reported);
+        }
+        Some(calibrator)
+    } else {
+        None
+    };
+    let rounds = config.params.round.rounds;
+    let stage = match open {
+        Some((row, joins)) => {
+            resume_round(parts, row, joins, global.version, now, &mut warnings)?
+        }
+        None if rounds > 0 && round >= rounds => Stage::Finished { since: now },
+        None => Stage::Waiting { until: now },
+    };
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(Recovered { population, calibrator, global, server, stage, warnings })
+}
+
+/// The newest model that is whole; the first one if there is none yet.
+fn load_model(parts: &mut Parts, warnings: &mut Vec<String>) -> Result<(Global, Server), Trouble> {
+    let rule = parts.config.params.server;
+    let rows = parts.ledger.models()?;
+    if rows.is_empty() && parts.ledger.rounds_over()? == 0 {
+        let global = Global::new(0, parts.model.initial(parts.config.seed()));
+        let server = Server::new(rule, parts.model.parameters())?;
+        let row = parts.models.write(&*parts.model, &global, &server)?;
+        parts.ledger.add_model(&row)?;
+        return Ok((global, server));
+    }
+    let (global, server, damaged) = parts.models.newest(&*parts.model, rule, &rows)?;
+    for (version, why) in damaged {
+        let used = global.version;
+        warnings.push(format!("model {version} is damaged ({why}): model {used} is used instead"));
+        parts.ledger.set_aside(version)?;
+    }
+    Ok((global, server))
+}
+
+/// Goes on with the round that was under way.
+fn resume_round(
+    parts: &mut Parts,
+    mut row: RoundRow,
+    joins: Vec<JoinRow>,
+    version: u64,
+    now: Instant,
+    warnings: &mut Vec<String>,
+) -> Result<Stage, Trouble> {
+    let round = row.round;
+    if row.model != version {
+        let note = format!("model {} was damaged: the round goes on with {version}", row.model);
+        parts.ledger.train_version(round, version, &note)?;
+        row.model = version;
+    }
+    for join in &joins {
+        let Some(report) = &join.report else { continue };
+        let path = parts.spool.place(round, join.client, &report.sha256);
+        if stored_checksum(&path).as_ref() != Some(&report.sha256) {
+            let (client, path) = (join.client, path.display());
+            let what = format!("round {round}: the update of client {client} is damaged ({path})");
+            warnings.push(format!("{what}: it counts as reported, and is left out of the model"));
+        }
+    }
+    let params = &parts.config.params.round;
+    let rule = RuleParams {
+        policy: parts.config.policy.clone(),
+        max_age: params.max_age as u32,
+        clients: row.clients,
+        cohort: params.cohort as u32,
+        interval: row.interval,
+    };
+    let rule = rule.build()?;
+    let windows = crate::coordinator::round::Windows {
+        join: parts.config.join_window(),
+        report: parts.config.report_window(),
+    };
+    Ok(if row.is_joining {
+        Stage::Joining(Round::resume(row, rule, joins, now, windows))
+    } else {
+        Stage::Training(Round::resume(row, rule, joins, now, windows))
+    })
+}

@@ -1,0 +1,348 @@
+//! What happens by itself: rounds begin, close, and become models.
+
+use super::{Driver, Stage};
+use crate::coordinator::intake::UpdateFiles;
+use crate::coordinator::ledger::{Outcome, RoundEnd, RoundRow};
+use crate::coordinator::models::Global;
+use crate::coordinator::round::{Aggregating, Joining, Member, Round};
+use crate::coordinator::trouble::Trouble;
+use crate::proto::{Announcement, State};
+use crate::rule::RuleParams;
+use agewise_core::{Availability, EmptyCohort};
+use agewise_learn::combine::Offered;
+use std::time::{Duration, Instant};
+
+impl Driver {
+    /// Does the next thing that is due; `false` if nothing is.
+    pub(super) fn step(&mut self, now: Instant) -> Result<bool, Trouble> {
+        // A round that is over is taken out, so that it can go through its phases by value.
+        let stage = std::mem::replace(&mut self.stage, Stage::Waiting { until: now });
+        match stage {
+            Stage::Waiting { until } if self.is_due(until, now) => {
+                self.begin_round(now)?;
+                Ok(true)
+            }
+            Stage::Joining(round) if self.joining_is_over(&round, now) => {
+                self.close_joining(round, now)?;
+                Ok(true)
+            }
+            Stage::Training(round) if round.everyone_reported() || now >= round.report_until() => {
+                self.end_round(round.close(), now)?;
+                Ok(true)
+            }
+            unchanged => {
+                self.stage = unchanged;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Whether enough clients are here for a round.
+    pub(super) fn may_begin(&self) -> bool {
+        let round = &self.parts.config.params.round;
+        let needed = if self.round_number() == 0 { round.clients } else { round.min_reports };
+        self.draining.is_none() && self.watchers.len() as u64 >= needed
+    }
+
+    fn is_due(&self, until: Instant, now: Instant) -> bool {
+        // Right after a start the clients are on their way back.
+        let reunited = self.watchers.len() as u32 >= self.population.len();
+        let patience = self.reunion.is_none_or(|until| now >= until);
+        self.may_begin() && now >= until && (reunited || patience)
+    }
+
+    fn joining_is_over(&self, round: &Round<Joining>, now: Instant) -> bool {
+        let is_full = round.selected() >= self.parts.config.max_cohort;
+        // Where clients decide nobody knows whether another one comes; who was called is known.
+        let is_complete = (!round.rule.is_local() || round.row.forced) && round.everyone_came();
+        let hurry = self.draining.is_some() && round.selected() > 0;
+        is_full || is_complete || hurry || now >= round.join_until()
+    }
+
+    /// Announces the next round.
+    fn begin_round(&mut self, now: Instant) -> Result<(), Trouble> {
+        let number = self.round_number();
+        let config = &self.parts.config;
+        let rule = self.rule_params(self.population.len(), self.interval()).build()?;
+        let mut called = Vec::new();
+        let mut forced = false;
+        if !rule.is_local() {
+            let (setting, mut policy) = self.population.problem(config)?;
+            let mask = self.connected();
+            let round = agewise_core::Round::new(
+                &setting,
+                config.seed(),
+                self.population.ages(),
+                Availability::Only(&mask),
+                self.population.reports(),
+            )?;
+            (called, forced) = round.choose(&mut *policy);
+        }
+        self.parts.spool.begin(number)?;
+        let row = RoundRow {
+            round: number,
+            is_joining: true,
+            interval: self.interval(),
+            clients: self.population.len(),
+            model: self.global.version,
+            began: (self.parts.wall_clock)(),
+            available: self.watchers.len() as u32,
+            forced,
+        };
+        self.parts.ledger.begin_round(&row, &self.population.age_counts())?;
+        let ages = self.population.ages();
+        let mut members = Vec::new();
+        for pick in called {
+            let age = ages.of(pick.client);
+            self.parts.ledger.join(number, pick.client, age, Outcome::Called, pick.draws)?;
+            let member = Member { age, draws: pick.draws, joined: false, report: None };
+            members.push((pick.client, member));
+        }
+        tracing::info!(round = number, available = row.available, "announced");
+        let round = Round::announce(row, rule, members.into_iter(), now, self.windows());
+        self.stage = Stage::Joining(round);
+        self.news.everyone = true;
+        self.reunion = None;
+        Ok(())
+    }
+
+    /// Ends joining. If nobody has come, a random client that is connected is called, once.
+    fn close_joining(&mut self, mut round: Round<Joining>, now: Instant) -> Result<(), Trouble> {
+        let number = round.number();
+        let may_force = self.parts.config.params.round.empty_cohort == EmptyCohort::ForceOne;
+        if round.selected() == 0 && may_force && !round.row.forced {
+            if let Some(client) = self.forced_client()? {
+                let age = self.population.ages().of(client);
+                self.parts.ledger.join(number, client, age, Outcome::Called, 1)?;
+                self.parts.ledger.close_joining(number, true)?;
+                let windows = self.windows();
+                round.call(client, age, now, windows);
+                tracing::info!(round = number, client, "nobody came: called");
+                self.news.clients.push(client);
+                self.stage = Stage::Joining(round);
+                return Ok(());
+            }
+        }
+        self.parts.ledger.close_joining(number, round.row.forced)?;
+        self.stage = Stage::Training(round.close());
+        Ok(())
+    }
+
+    fn forced_client(&self) -> Result<Option<u32>, Trouble> {
+        let config = &self.parts.config;
+        let (setting, _) = self.population.problem(config)?;
+        let mask = self.connected();
+        let round = agewise_core::Round::new(
+            &setting,
+            config.seed(),
+            self.population.ages(),
+            Availability::Only(&mask),
+            self.population.reports(),
+        )?;
+        Ok(round.forced_client())
+    }
+
+    /// Makes a model of what was reported, and puts the end of the round into the ledger in one step.
+    fn end_round(&mut self, round: Round<Aggregating>, now: Instant) -> Result<(), Trouble> {
+        let number = round.number();
+        let reported = round.reported();
+        let enough = reported as u64 >= self.parts.config.params.round.min_reports;
+        let mut end = RoundEnd {
+            round: number,
+            committed: false,
+            seconds: 0.0,
+            evaluation: None,
+            weights: Vec::new(),
+            model: None,
+            note: None,
+        };
+        let mut next = None;
+        let begun = Instant::now();
+        if enough {
+            let (global, server) = self.combine(&round, &mut end)?;
+            let global = Global::new(number + 1, global);
+            let every = self.parts.config.params.model.eval_every;
+            let rounds = self.parts.config.params.round.rounds;
+            if every > 0 && ((number + 1).is_multiple_of(every) || number + 1 == rounds) {
+                let evaluation = self.parts.model.evaluate(&global.values)?;
+                end.evaluation = evaluation
+                    .map(|found| (found.loss(), found.accuracy()))
+                    .filter(|(loss, accuracy)| loss.is_finite() && accuracy.is_finite());
+            }
+            end.model = Some(self.parts.models.write(&*self.parts.model, &global, &server)?);
+            end.committed = true;
+            next = Some((global, server));
+        } else {
+            let needed = self.parts.config.params.round.min_reports;
+            end.note = Some(format!("{reported} reports, {needed} are needed for a model"));
+        }
+        let aggregated = begun.elapsed();
+        end.seconds = now.saturating_duration_since(round.announced).as_secs_f64()
+            + aggregated.as_secs_f64();
+        self.parts.ledger.end_round(&end)?;
+        // From here on the round is over, whatever happens: the updates may be removed.
+        self.parts.ledger.commit()?;
+        let metrics = &self.parts.shared.metrics;
+        metrics.end_round(&end, round.selected(), aggregated);
+        tracing::info!(
+            round = number,
+            committed = end.committed,
+            selected = round.selected(),
+            reported,
+            accuracy = end.evaluation.map(|(_, accuracy)| accuracy),
+            seconds = end.seconds,
+            "over"
+        );
+        let credited = round.members.iter().filter_map(|(&client, member)| {
+            member.report.as_ref().map(|report| (client, report.loss, report.seconds))
+        });
+        let credited: Vec<(u32, f64, f64)> = credited.collect();
+        self.population.advance(&credited)?;
+        if let Some(calibrator) = &mut self.calibrator {
+            calibrator.observe(reported as u64);
+        }
+        if let Some((global, server)) = next {
+            (self.global, self.server) = (global, server);
+            self.prune = true;
+        }
+        let rounds = self.parts.config.params.round.rounds;
+        if rounds > 0 && number + 1 >= rounds {
+            self.stage = Stage::Finished { since: Instant::now() };
+            self.news.everyone = true;
+        } else {
+            self.stage = Stage::Waiting { until: Instant::now() + self.parts.config.pause() };
+        }
+        Ok(())
+    }
+
+    /// The next model and the server's next memory. Notes weights, and updates that could not be used.
+    fn combine(
+        &self,
+        round: &Round<Aggregating>,
+        end: &mut RoundEnd,
+    ) -> Result<(Vec<f32>, agewise_learn::aggregate::Server), Trouble> {
+        let config = &self.parts.config;
+        let (setting, policy) = self.population.problem(config)?;
+        let picks = round.picks();
+        let seen = agewise_core::Round::new(
+            &setting,
+            config.seed(),
+            self.population.ages(),
+            Availability::Everyone,
+            self.population.reports(),
+        )?;
+        let weights = seen.weigh(&*policy, config.weighting, &picks);
+        let mut members = Vec::new();
+        let mut paths = Vec::new();
+        for (pick, &weight) in picks.iter().zip(&weights) {
+            let report =
+                round.members.get(&pick.client).and_then(|member| member.report.as_ref());
+            let missing = report.is_none().then(|| "no report".to_string());
+            members.push(Offered { client: pick.client, weight, missing });
+            let sha256 = report.map_or(&[][..], |report| &report.sha256);
+            paths.push(self.parts.spool.place(round.number(), pick.client, sha256));
+        }
+        let mut global = self.global.values.to_vec();
+        let mut server = self.server.clone();
+        let mut files = UpdateFiles::new(paths);
+        let memory = config.memory();
+        let taken = config.combine.apply(&members, &mut files, memory, &mut server, &mut global)?;
+        let awaited = |member: &Offered| member.missing.is_none();
+        let refused = members.iter().zip(taken).filter(|(member, _)| awaited(member));
+        let refused: Vec<String> =
+            refused.filter_map(|(_, taken)| taken.err().map(|why| why.to_string())).collect();
+        if !refused.is_empty() {
+            tracing::warn!(round = round.number(), ?refused, "updates that could not be used");
+            end.note = Some(refused.join("; "));
+        }
+        end.weights = picks.iter().map(|pick| pick.client).zip(weights).collect();
+        Ok((global, server))
+    }
+
+    pub(super) fn rule_params(&self, clients: u32, interval: f64) -> RuleParams {
+        let params = &self.parts.config.params.round;
+        RuleParams {
+            policy: self.parts.config.policy.clone(),
+            max_age: params.max_age as u32,
+            clients,
+            cohort: params.cohort as u32,
+            interval,
+        }
+    }
+
+    /// Who is connected, by number.
+    fn connected(&self) -> Vec<bool> {
+        let mut mask = vec![false; self.population.len() as usize];
+        for &client in self.watchers.keys() {
+            if let Some(place) = mask.get_mut(client as usize) {
+                *place = true;
+            }
+        }
+        mask
+    }
+
+    /// Tells those who have to know.
+    pub(super) fn spread_news(&mut self) {
+        let news = std::mem::take(&mut self.news);
+        let now = Instant::now();
+        let mut announced = 0;
+        let clients: Vec<u32> =
+            if news.everyone { self.watchers.keys().copied().collect() } else { news.clients };
+        for client in clients {
+            let announcement = self.announcement(client, now);
+            if let Some(watcher) = self.watchers.get(&client) {
+                // Nobody listens if the connection has just ended.
+                watcher.sender.send(announcement).ok();
+                announced += 1;
+            }
+        }
+        self.parts.shared.metrics.announcements.inc_by(announced);
+    }
+
+    /// What a client is told now.
+    pub(super) fn announcement(&self, client: u32, now: Instant) -> Announcement {
+        let mut announcement = Announcement {
+            run: self.parts.run.clone(),
+            state: self.state().into(),
+            round: self.round_number(),
+            seed: self.parts.config.seed().0,
+            clients: self.population.len(),
+            cohort: self.parts.config.params.round.cohort as u32,
+            interval: self.interval(),
+            model_version: self.global.version,
+            model_sha256: self.global.sha256.to_vec(),
+            ..Announcement::default()
+        };
+        let left = |until: Instant| millis(until.saturating_duration_since(now));
+        match &self.stage {
+            Stage::Joining(round) => {
+                announcement.clients = round.row.clients;
+                announcement.interval = round.row.interval;
+                announcement.join_millis = left(round.join_until());
+                announcement.report_millis = left(round.report_until());
+                announcement.called = is_awaited(round, client);
+            }
+            Stage::Training(round) => {
+                announcement.clients = round.row.clients;
+                announcement.interval = round.row.interval;
+                announcement.report_millis = left(round.report_until());
+                announcement.called = is_awaited(round, client);
+            }
+            Stage::Waiting { .. } | Stage::Finished { .. } => {}
+        }
+        if announcement.called && self.draining.is_some() {
+            // The members of the cohort still have something to do.
+            announcement.state = State::Training.into();
+        }
+        announcement
+    }
+}
+
+/// Whether the coordinator counts on a client.
+fn is_awaited<Phase>(round: &Round<Phase>, client: u32) -> bool {
+    round.members.get(&client).is_some_and(|member| member.report.is_none())
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}

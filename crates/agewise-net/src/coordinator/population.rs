@@ -1,0 +1,163 @@
+//! The clients of a run: names, data sizes, ages and what they reported.
+
+use super::ledger::{ClientRow, JoinRow, Ledger};
+use super::trouble::Trouble;
+use crate::config::CoordinatorConfig;
+use agewise_core::{
+    Ages, Error, Lots, Policy, Report, Reports, Result, Setting, SettingParams, Sizes, Start,
+    Stream, build_policy,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// Everyone who has enrolled.
+#[derive(Debug)]
+pub(crate) struct Population {
+    names: HashMap<String, u32>,
+    samples: Vec<u64>,
+    ages: Ages,
+    reports: Reports,
+    /// Ages of the clients with which the run begins.
+    first_ages: Vec<u64>,
+}
+
+/// What a client calls itself.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if (1..=64).contains(&name.len()) && name.chars().all(good) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    let expected = "1 to 64 letters, digits, dots, dashes and underscores";
+    Err(Error::new("name", format!("{shown:?}"), expected))
+}
+
+impl Population {
+    /// Everyone as the ledger has them at the beginning of a round; `joins` are those of the round if it is under way.
+    pub(crate) fn load(
+        ledger: &Ledger,
+        config: &CoordinatorConfig,
+        round: u64,
+        joins: &[JoinRow],
+    ) -> std::result::Result<Self, Trouble> {
+        let rows = ledger.clients()?;
+        // Who was credited in the round that is under way had another age at its beginning.
+        let before: BTreeMap<u32, u64> = joins
+            .iter()
+            .filter(|join| join.report.is_some())
+            .map(|join| (join.client, join.age))
+            .collect();
+        let waiting = (0..).zip(&rows).map(|(client, row)| match before.get(&client) {
+            Some(&age) => round as i64 - age as i64,
+            None => row.waiting_since,
+        });
+        let ages = Ages::resumed(round, waiting)?;
+        let mut reports = Reports::default();
+        for (client, loss, seconds) in ledger.last_reports()? {
+            reports.record(&report(client, loss, seconds));
+        }
+        let first_ages = match config.params.round.start {
+            Start::Cold => Vec::new(),
+            Start::Stationary => {
+                let setting = config.params.setting_params(config.params.round.clients).check()?;
+                build_policy(&config.policy, &setting)?.first_ages(&setting, config.seed())
+            }
+        };
+        Ok(Self {
+            names: rows.iter().map(|row| row.name.clone()).zip(0..).collect(),
+            samples: rows.iter().map(|row| row.samples).collect(),
+            ages,
+            reports,
+            first_ages,
+        })
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.samples.len() as u32
+    }
+
+    pub(crate) fn knows(&self, client: u32) -> bool {
+        client < self.len()
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        self.names.get(name).copied()
+    }
+
+    pub(crate) fn ages(&self) -> &Ages {
+        &self.ages
+    }
+
+    pub(crate) fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
+    pub(crate) fn samples(&self, client: u32) -> u64 {
+        self.samples[client as usize]
+    }
+
+    pub(crate) fn set_samples(&mut self, client: u32, samples: u64) {
+        self.samples[client as usize] = samples;
+    }
+
+    /// A new client. Those with whom the run begins have ages from the policy's steady state; who comes later starts somewhere
+    /// in an interval, so that many who come at once do not act in step.
+    pub(crate) fn admit(
+        &mut self,
+        name: &str,
+        samples: u64,
+        config: &CoordinatorConfig,
+        interval: f64,
+    ) -> (u32, ClientRow) {
+        let client = self.len();
+        let age = match (config.params.round.start, self.first_ages.get(client as usize)) {
+            (Start::Cold, _) => 0,
+            (_, Some(&age)) if self.ages.round() == 0 => age,
+            _ => {
+                let lot = Lots::new(config.seed(), Stream::FIRST_AGE, 0).of(u64::from(client));
+                (lot.unit() * interval) as u64
+            }
+        };
+        self.ages.admit(age);
+        self.samples.push(samples);
+        self.names.insert(name.to_string(), client);
+        let waiting_since = self.ages.waiting_since(client);
+        (client, ClientRow { name: name.to_string(), samples, waiting_since })
+    }
+
+    /// The selection problem of the present population, and its policy.
+    pub(crate) fn problem(
+        &self,
+        config: &CoordinatorConfig,
+    ) -> Result<(Setting, Box<dyn Policy>)> {
+        let sizes = Sizes::new(self.samples.iter().map(|&samples| samples as f64).collect())?;
+        let params = config.params.setting_params(u64::from(self.len()));
+        let setting = SettingParams { sizes: Some(sizes), ..params }.check()?;
+        let policy = build_policy(&config.policy, &setting)?;
+        Ok((setting, policy))
+    }
+
+    /// How many clients have each age.
+    pub(crate) fn age_counts(&self) -> Vec<(u64, u32)> {
+        let mut counts = BTreeMap::new();
+        for age in self.ages.iter() {
+            *counts.entry(age).or_insert(0) += 1;
+        }
+        counts.into_iter().collect()
+    }
+
+    /// Ends a round in which these clients were credited, with the loss and the training time that they reported.
+    pub(crate) fn advance(&mut self, credited: &[(u32, f64, f64)]) -> Result<()> {
+        let clients: Vec<u32> = credited.iter().map(|&(client, _, _)| client).collect();
+        self.ages.advance(&clients)?;
+        for &(client, loss, seconds) in credited {
+            self.reports.record(&report(client, loss, seconds));
+        }
+        Ok(())
+    }
+}
+
+/// A report as policies see it: in 32 bits, where everything finite stays finite.
+fn report(client: u32, loss: f64, seconds: f64) -> Report {
+    let narrow = |value: f64| value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+    Report { client, loss: Some(narrow(loss)), duration: Some(narrow(seconds)) }
+}

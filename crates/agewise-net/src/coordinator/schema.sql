@@ -1,0 +1,77 @@
+-- The ledger of a run. Rows are added and finished, never taken back: what is in here was promised to somebody.
+-- Rounds count from 0. The age of a client in round t is t - waiting_since.
+
+CREATE TABLE IF NOT EXISTS run (
+  key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), policy, model, data, seed, parameters, config
+  value BLOB NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS clients (
+  client        INTEGER PRIMARY KEY,           -- by order of enrolment, from 0
+  name          TEXT NOT NULL UNIQUE,
+  samples       INTEGER NOT NULL,
+  enrolled      INTEGER NOT NULL,              -- the round in which it came
+  waiting_since INTEGER NOT NULL,              -- negative for a first age
+  reports       INTEGER NOT NULL DEFAULT 0,    -- accepted
+  late          INTEGER NOT NULL DEFAULT 0,
+  missing       INTEGER NOT NULL DEFAULT 0,
+  refused       INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS clients_by_age ON clients (waiting_since);
+
+CREATE TABLE IF NOT EXISTS rounds (
+  round     INTEGER PRIMARY KEY,
+  state     TEXT NOT NULL,                     -- joining, training, committed, abandoned
+  interval  REAL NOT NULL,                     -- of the age laws, as announced
+  clients   INTEGER NOT NULL,                  -- n, as announced
+  model     INTEGER NOT NULL,                  -- the version that was trained
+  began     INTEGER NOT NULL,                  -- Unix milliseconds, for people: nothing is decided by it
+  available INTEGER NOT NULL DEFAULT 0,        -- connected when it was announced
+  selected  INTEGER NOT NULL DEFAULT 0,
+  reported  INTEGER NOT NULL DEFAULT 0,
+  late      INTEGER NOT NULL DEFAULT 0,
+  refused   INTEGER NOT NULL DEFAULT 0,
+  forced    INTEGER NOT NULL DEFAULT 0,        -- 1: nobody had come, and one was called
+  seconds   REAL,                              -- from the announcement to the end, by a clock that does not jump
+  loss      REAL,                              -- of the new model on the test images
+  accuracy  REAL,
+  note      TEXT
+);
+
+CREATE TABLE IF NOT EXISTS joins (
+  round   INTEGER NOT NULL,
+  client  INTEGER NOT NULL,
+  age     INTEGER NOT NULL,
+  outcome TEXT NOT NULL,                       -- called, selected, reported, missing, late, full
+  draws   INTEGER NOT NULL DEFAULT 1,          -- how often it was drawn, for policies that draw with replacement
+  samples INTEGER,
+  loss    REAL,
+  seconds REAL,                                -- of training, as the client says
+  norm    REAL,                                -- distance of its model to the global one
+  sha256  BLOB,                                -- of what it sent
+  weight  REAL,                                -- what it counted for
+  PRIMARY KEY (round, client)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS refusals (
+  round  INTEGER NOT NULL,
+  client INTEGER NOT NULL,
+  reason TEXT NOT NULL,                        -- age, lot, round, shape, size, not-finite, norm, checksum, cohort, ...
+  detail TEXT NOT NULL,                        -- of the last one
+  count  INTEGER NOT NULL,
+  PRIMARY KEY (round, client, reason)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS ages (
+  round   INTEGER NOT NULL,                    -- at its beginning
+  age     INTEGER NOT NULL,
+  clients INTEGER NOT NULL,
+  PRIMARY KEY (round, age)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS models (
+  version INTEGER PRIMARY KEY,                 -- rounds that are behind it
+  file    TEXT NOT NULL,
+  sha256  BLOB NOT NULL,
+  damaged INTEGER NOT NULL DEFAULT 0           -- 1: found to be damaged, and not used
+);

@@ -1,0 +1,141 @@
+//! What people and monitoring see over HTTP, read-only: the live page, the same facts as JSON, metrics and health.
+//!
+//! The page is whole when it arrives and needs nothing but this coordinator. A small script asks for `/live` every second and puts what
+//! has changed in its place; without scripts the page loads itself again. What happened is drawn once for all who look.
+
+mod figures;
+mod gallery;
+mod json;
+mod now;
+mod past;
+#[cfg(test)]
+mod tests;
+
+use super::shared::Shared;
+use agewise_report::Page;
+use axum::Router;
+use axum::extract::{RawQuery, Request, State};
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use gallery::{Gallery, Unreadable};
+use std::future::Future;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+const SCRIPT: &str = include_str!("live.js");
+/// What the live page adds to the style of the reports.
+const STYLE: &str = include_str!("live.css");
+const HEAD: &str = include_str!("head.html");
+const FOOT: &str = include_str!("foot.html");
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Sent with every answer. Figures have widths in their style attributes; nothing else that is inline is believed.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; \
+         img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// Serves until `shutdown` is ready.
+pub(super) async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
+    let router = Router::new()
+        .route("/", get(page))
+        .route("/live", get(live))
+        .route("/live.css", get(style))
+        .route("/live.js", get(|| async { answer("text/javascript; charset=utf-8", SCRIPT) }))
+        .route("/api/state.json", get(state))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .layer(middleware::from_fn(guard))
+        .with_state(Arc::new(Gallery::new(shared)));
+    let served = axum::serve(listener, router).with_graceful_shutdown(shutdown).await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the page cannot be served any more");
+    }
+}
+
+/// Lets nobody do more than look.
+async fn guard(request: Request, next: Next) -> Response {
+    let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
+        next.run(request).await
+    } else {
+        let allow = [(header::ALLOW, "GET, HEAD")];
+        (StatusCode::METHOD_NOT_ALLOWED, allow, "only GET and HEAD\n").into_response()
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn answer(kind: &'static str, body: impl IntoResponse) -> Response {
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// The whole page.
+async fn page(State(gallery): State<Arc<Gallery>>) -> Response {
+    let (status, content) = content(&gallery, "").await;
+    (status, answer(HTML, format!("{HEAD}{content}{FOOT}"))).into_response()
+}
+
+/// What may have changed; without the past, if the asker has it already (`have=VERSION`).
+async fn live(State(gallery): State<Arc<Gallery>>, RawQuery(query): RawQuery) -> Response {
+    let query = query.unwrap_or_default();
+    let had = query.split('&').find_map(|pair| pair.strip_prefix("have=")).unwrap_or_default();
+    let (status, content) = content(&gallery, had).await;
+    (status, answer(HTML, content)).into_response()
+}
+
+async fn content(gallery: &Gallery, had: &str) -> (StatusCode, String) {
+    let live = gallery.shared.live();
+    match gallery.past(live.as_ref()).await {
+        Ok(past) => {
+            let mut content = now::section(live.as_ref(), Some(&past.seen));
+            if past.version != had {
+                content.push_str(&past.html);
+            }
+            (StatusCode::OK, content)
+        }
+        Err(Unreadable) => (StatusCode::SERVICE_UNAVAILABLE, now::section(live.as_ref(), None)),
+    }
+}
+
+async fn style() -> Response {
+    let (reports, _) = Page::new("").to_parts();
+    answer("text/css; charset=utf-8", format!("{reports}\n{STYLE}"))
+}
+
+async fn state(State(gallery): State<Arc<Gallery>>) -> Response {
+    let live = gallery.shared.live();
+    let (status, body) = match gallery.past(live.as_ref()).await {
+        Ok(past) => (StatusCode::OK, json::state(live.as_ref(), &past.seen)),
+        Err(Unreadable) => (StatusCode::SERVICE_UNAVAILABLE, json::unreadable()),
+    };
+    (status, answer("application/json", body)).into_response()
+}
+
+async fn metrics(State(gallery): State<Arc<Gallery>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    answer(kind, gallery.shared.metrics.text())
+}
+
+async fn ready(State(gallery): State<Arc<Gallery>>) -> impl IntoResponse {
+    match gallery.shared.live() {
+        Some(_) => (StatusCode::OK, "ready\n"),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}

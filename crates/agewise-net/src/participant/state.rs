@@ -1,0 +1,88 @@
+//! What a client remembers: its name, its run, and since when it waits.
+
+use super::GaveUp;
+use agewise_core::Error;
+use agewise_report::write_atomically;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The memory of a client, kept in a small JSON file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientState {
+    /// What it calls itself.
+    pub name: String,
+    /// The run in which it has an age, as hexadecimal digits; empty before the first.
+    #[serde(default)]
+    pub run: String,
+    /// Its number in that run.
+    #[serde(default)]
+    pub client: u32,
+    /// Its age in round t is t minus this.
+    #[serde(default)]
+    pub waiting_since: i64,
+    #[serde(skip)]
+    path: Option<PathBuf>,
+}
+
+/// The file inside the state folder.
+const FILE: &str = "client.json";
+
+impl ClientState {
+    /// Reads the state in a folder, or begins one. A state that cannot be read is begun anew if a name is given: the coordinator knows
+    /// the rest.
+    pub(super) fn load(folder: Option<&Path>, name: Option<&str>) -> Result<Self, GaveUp> {
+        let path = folder.map(|folder| folder.join(FILE));
+        let stored = match &path {
+            None => None,
+            Some(path) => match fs::read(path) {
+                Ok(bytes) => Some(serde_json::from_slice::<Self>(&bytes)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(trouble(path, &error)),
+            },
+        };
+        match (stored, name) {
+            (Some(Ok(stored)), None) => Ok(Self { path, ..stored }),
+            (Some(Ok(stored)), Some(name)) if stored.name == name => Ok(Self { path, ..stored }),
+            (Some(Ok(stored)), Some(name)) => {
+                let expected = format!("{}, as the state says", stored.name);
+                Err(Error::new("name", name, expected).into())
+            }
+            (Some(Err(error)), None) => {
+                let shown = path.as_deref().map_or_else(String::new, |path| path.display().to_string());
+                let expected = format!("a client's state, or --name to begin a new one ({error})");
+                Err(Error::new("state", shown, expected).into())
+            }
+            (_, Some(name)) => Ok(Self::new(name.to_string(), path)),
+            (None, None) => Ok(Self::new(random_name()?, path)),
+        }
+    }
+
+    fn new(name: String, path: Option<PathBuf>) -> Self {
+        Self { name, run: String::new(), client: 0, waiting_since: 0, path }
+    }
+
+    /// Writes the state, if there is a place for it.
+    pub(super) fn save(&self) -> Result<(), GaveUp> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|error| trouble(folder, &error))?;
+        }
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| GaveUp::State(format!("{}: {error}", path.display())))?;
+        write_atomically(path, &text).map_err(|error| trouble(path, &error))
+    }
+}
+
+fn trouble(path: &Path, error: &io::Error) -> GaveUp {
+    GaveUp::State(format!("{}: {error}", path.display()))
+}
+
+fn random_name() -> Result<String, GaveUp> {
+    let bits = getrandom::u64()
+        .map_err(|error| GaveUp::State(format!("no random numbers from the system: {error}")))?;
+    Ok(format!("client-{bits:016x}"))
+}

@@ -1,0 +1,131 @@
+//! Many clients in one process: for trying, and for load.
+
+use crate::native::{NativeLearner, Workshop};
+use crate::participant::{Event, GaveUp, LocalLearner, Participant, ParticipantParams};
+use crate::tls::Trust;
+use agewise_core::{Error, Result};
+use agewise_learn::data::{Images, Partition};
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Clients of one process.
+#[derive(Debug, Clone)]
+pub struct SwarmParams {
+    /// Where the coordinator is.
+    pub coordinator: String,
+    /// Which certificates are believed.
+    pub trust: Trust,
+    /// Clients are called by this, a dash and their number.
+    pub prefix: String,
+    /// A folder with one folder for each client; none, and they remember nothing.
+    pub state: Option<PathBuf>,
+    /// The longest pause between two tries to reach the coordinator.
+    pub longest_pause: Duration,
+}
+
+impl SwarmParams {
+    /// A swarm for this coordinator.
+    pub fn new(coordinator: impl Into<String>) -> Self {
+        let ParticipantParams { coordinator, trust, longest_pause, .. } =
+            ParticipantParams::new(coordinator);
+        Self { coordinator, trust, prefix: "swarm".to_string(), state: None, longest_pause }
+    }
+
+    fn client(&self, number: usize) -> ParticipantParams {
+        let name = format!("{}-{number:05}", self.prefix);
+        ParticipantParams {
+            coordinator: self.coordinator.clone(),
+            trust: self.trust.clone(),
+            state: self.state.as_ref().map(|folder| folder.join(&name)),
+            name: Some(name),
+            longest_pause: self.longest_pause,
+        }
+    }
+}
+
+/// The learners of a swarm: a partition of images, trained by so many workers at a time.
+pub fn learners(
+    images: &Arc<Images>,
+    partition: &Partition,
+    workers: usize,
+) -> Result<Vec<Box<dyn LocalLearner>>> {
+    let workshop = Workshop::new(workers)?;
+    let learner = |client| {
+        let indices = partition.of(client).to_vec();
+        let learner = NativeLearner::new(workshop.clone(), images.clone(), indices);
+        Box::new(learner) as Box<dyn LocalLearner>
+    };
+    Ok((0..partition.clients()).map(learner).collect())
+}
+
+/// Runs one client for each learner until the run is over or `shutdown` is ready. They enrol one after the other, so client i of a
+/// new run has the i-th learner. `events` hears what happens to whom.
+pub async fn run(
+    params: SwarmParams,
+    learners: Vec<Box<dyn LocalLearner>>,
+    events: Option<UnboundedSender<(usize, Event)>>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> std::result::Result<(), GaveUp> {
+    if learners.is_empty() {
+        return Err(Error::new("clients", 0, "at least 1").into());
+    }
+    let (stop, stopped) = watch::channel(false);
+    let mut clients = JoinSet::new();
+    tokio::pin!(shutdown);
+    for (number, learner) in learners.into_iter().enumerate() {
+        let (sender, mut heard) = unbounded_channel();
+        let participant = Participant::new(params.client(number), learner)?.with_events(sender);
+        let mut stopped = stopped.clone();
+        clients.spawn(async move {
+            participant.run(async move { drop(stopped.wait_for(|stop| *stop).await) }).await
+        });
+        // The next one waits until this one is known, and hears the rest in the background.
+        let mut enrolled = false;
+        while !enrolled {
+            let event = tokio::select! {
+                event = heard.recv() => event,
+                ended = clients.join_next() => {
+                    if let Some(Ok(Err(why))) = ended {
+                        return Err(why);
+                    }
+                    None
+                }
+                () = &mut shutdown => return Ok(()),
+            };
+            let Some(event) = event else { break };
+            enrolled = matches!(event, Event::Enrolled { .. });
+            tell(events.as_ref(), number, event);
+        }
+        let events = events.clone();
+        tokio::spawn(async move {
+            while let Some(event) = heard.recv().await {
+                tell(events.as_ref(), number, event);
+            }
+        });
+    }
+    loop {
+        tokio::select! {
+            ended = clients.join_next() => match ended {
+                None => return Ok(()),
+                Some(Ok(Err(why))) => return Err(why),
+                Some(_) => {}
+            },
+            () = &mut shutdown => {
+                stop.send(true).ok();
+                while clients.join_next().await.is_some() {}
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn tell(events: Option<&UnboundedSender<(usize, Event)>>, number: usize, event: Event) {
+    if let Some(events) = events {
+        events.send((number, event)).ok();
+    }
+}

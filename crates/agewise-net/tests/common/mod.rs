@@ -1,0 +1,147 @@
+//! A coordinator and its clients over loopback, inside the test.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failure here is a failed test")]
+#![allow(dead_code, reason = "not every test needs everything")]
+
+use agewise_core::Seed;
+use agewise_learn::data::{self, Dataset, Partition, PartitionParams};
+use agewise_learn::train::{LocalTrainingParams, LocalWork};
+use agewise_net::coordinator::{self, Coordinator, Trouble};
+use agewise_net::native::NativeModel;
+use agewise_net::participant::{Event, LocalLearner};
+use agewise_net::swarm::{self, SwarmParams};
+use agewise_net::{CoordinatorParams, ModelParams, RoundParams};
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// An empty folder of a test.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::remove_dir_all(&path).ok();
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+pub(crate) fn digits() -> Dataset {
+    data::load("digits", &[]).unwrap()
+}
+
+/// The settings of the small runs: 2nn on digits, 5 steps of 20.
+pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> CoordinatorParams {
+    CoordinatorParams {
+        state: state.to_path_buf(),
+        round: RoundParams {
+            policy: policy.to_string(),
+            clients,
+            cohort,
+            rounds: 5,
+            join_seconds: 30.0,
+            report_seconds: 120.0,
+            ..RoundParams::default()
+        },
+        model: ModelParams::default(),
+        training: LocalTrainingParams {
+            work: LocalWork::Steps(5),
+            batch: 20,
+            ..LocalTrainingParams::default()
+        },
+        ..CoordinatorParams::default()
+    }
+}
+
+pub(crate) fn partition(dataset: &Dataset, clients: u64, seed: u64) -> Partition {
+    let params = PartitionParams {
+        law: "dirichlet:0.3".parse().unwrap(),
+        sizes: "equal".parse().unwrap(),
+        clients,
+        least: 1,
+        seed: Seed(seed),
+    };
+    params.check(&dataset.train).unwrap().split()
+}
+
+/// A coordinator that runs in the background.
+pub(crate) struct Running {
+    pub(crate) url: String,
+    pub(crate) stop: Option<oneshot::Sender<()>>,
+    pub(crate) ended: JoinHandle<Result<(), Trouble>>,
+}
+
+impl Running {
+    pub(crate) async fn start(params: CoordinatorParams, resume: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_on(listener, params, resume).await
+    }
+
+    pub(crate) async fn start_on(
+        listener: TcpListener,
+        params: CoordinatorParams,
+        resume: bool,
+    ) -> Self {
+        let config = params.check().unwrap();
+        let model = NativeModel::new(&config.params.model, digits(), 1).unwrap();
+        let coordinator = Coordinator::new(config, Box::new(model));
+        Self::serve(listener, if resume { coordinator.resuming() } else { coordinator })
+    }
+
+    pub(crate) fn serve(listener: TcpListener, coordinator: Coordinator) -> Self {
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async move { drop(stopped.await) };
+        let ended = tokio::spawn(coordinator::run(listener, coordinator, shutdown));
+        Self { url, stop: Some(stop), ended }
+    }
+
+    pub(crate) async fn until_the_end(self) {
+        let Self { ended, stop, .. } = self;
+        ended.await.unwrap().unwrap();
+        drop(stop);
+    }
+}
+
+/// Learners over the digits.
+pub(crate) fn learners(clients: u64, seed: u64) -> Vec<Box<dyn LocalLearner>> {
+    let dataset = digits();
+    let partition = partition(&dataset, clients, seed);
+    swarm::learners(&Arc::new(dataset.train), &partition, 2).unwrap()
+}
+
+pub(crate) type Heard = mpsc::UnboundedReceiver<(usize, Event)>;
+
+/// A swarm that runs in the background.
+pub(crate) fn start_swarm(
+    url: &str,
+    learners: Vec<Box<dyn LocalLearner>>,
+) -> (JoinHandle<()>, Heard) {
+    let mut params = SwarmParams::new(url);
+    params.longest_pause = Duration::from_millis(500);
+    let (events, heard) = mpsc::unbounded_channel();
+    let running = async move {
+        swarm::run(params, learners, Some(events), std::future::pending()).await.unwrap();
+    };
+    (tokio::spawn(running), heard)
+}
+
+/// The ledger of a run, as other programs see it.
+pub(crate) fn ledger(state: &Path) -> Connection {
+    Connection::open(state.join(coordinator::LEDGER)).unwrap()
+}
+
+/// The cohort of every round: those whose reports were accepted.
+pub(crate) fn cohorts(ledger: &Connection) -> Vec<Vec<u32>> {
+    let rounds: u32 =
+        ledger.query_row("SELECT COUNT(*) FROM rounds", [], |row| row.get(0)).unwrap();
+    let mut query = ledger
+        .prepare("SELECT client FROM joins WHERE round = ?1 AND outcome = 'reported' ORDER BY client")
+        .unwrap();
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        let clients = query.query_map([round], |row| row.get(0)).unwrap();
+        all.push(clients.collect::<Result<Vec<u32>, _>>().unwrap());
+    }
+    all
+}

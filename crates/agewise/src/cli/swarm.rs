@@ -1,0 +1,72 @@
+//! `agewise swarm`: many clients in one process.
+
+use super::network::{ClientData, Connection, LogArgs, block_on, show, told_to_stop};
+use super::{Failure, count};
+use crate::net::participant::Event;
+use crate::net::swarm::{self, SwarmParams};
+use clap::Args;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Example:
+  agewise swarm --clients 100 --coordinator https://localhost:7070 --ca try/tls/ca.pem --data digits --partition dirichlet:0.3";
+
+#[derive(Debug, Args)]
+#[command(about = "Run many clients in one process, for trying and for load", after_help = EXAMPLES)]
+pub(crate) struct SwarmArgs {
+    /// How many
+    #[arg(long, value_name = "K", value_parser = count::parse)]
+    clients: u64,
+
+    #[command(flatten)]
+    connection: Connection,
+
+    #[command(flatten)]
+    data: ClientData,
+
+    /// A folder in which each client has one to remember its age [default: they ask the coordinator]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// Clients are called PREFIX-00000, PREFIX-00001, ...
+    #[arg(long, default_value = "swarm")]
+    prefix: String,
+
+    /// How many train at a time [default: all cores]
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
+    /// Print what happens as lines of JSON on standard output
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &SwarmArgs) -> Result<(), Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = args.threads.map_or(cores, usize::from);
+    let (images, partition) = args.data.split(args.clients)?;
+    let learners = swarm::learners(&images, &partition, threads)?;
+    let params = SwarmParams {
+        trust: args.connection.trust.trust()?,
+        prefix: args.prefix.clone(),
+        state: args.state.clone(),
+        ..SwarmParams::new(&args.connection.coordinator)
+    };
+    args.log.begin();
+    block_on(async {
+        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<(usize, Event)>();
+        let (json, prefix) = (args.json, args.prefix.clone());
+        let telling = tokio::spawn(async move {
+            while let Some((number, event)) = heard.recv().await {
+                show(&format!("{prefix}-{number:05}"), &event, json);
+            }
+        });
+        swarm::run(params, learners, Some(events), told_to_stop()).await?;
+        telling.await.ok();
+        Ok(())
+    })
+}
