@@ -101,7 +101,9 @@ async function until(page, condition, argument, fault) {
   }
 }
 
-const roundOf = (page) => page.evaluate(() => Number(document.querySelector('#now').dataset.round));
+function roundOf(page) {
+  return page.evaluate(() => Number(document.querySelector('#now').dataset.round));
+}
 
 async function checkWidth(width) {
   const name = `${width} px`;
@@ -173,7 +175,7 @@ async function checkOverTime() {
   const { context, page, watcher } = await open({}, 'over time');
   await page.evaluate(() => {
     window.wasNotLoadedAgain = true;
-    window.scrollTo(0, 500);
+    window.scrollTo({ top: 500, behavior: 'instant' });
   });
   const before = await page.evaluate(() => window.scrollY);
   const round = await roundOf(page);

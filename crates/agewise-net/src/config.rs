@@ -260,9 +260,7 @@ impl CoordinatorParams {
 
 /// Names the table in which a wrong field stands.
 fn inside(table: &'static str) -> impl Fn(Error) -> Error {
-    move |error| {
-        Error::new(format!("{table}.{}", error.field()), error.value(), error.expected())
-    }
+    move |error| Error::new(format!("{table}.{}", error.field()), error.value(), error.expected())
 }
 
 impl CoordinatorConfig {

@@ -32,8 +32,8 @@ impl std::error::Error for NoStatus {}
 pub async fn status(url: &str, trust: &Trust) -> Result<StatusReply, NoStatus> {
     let endpoint = endpoint(url, trust).map_err(NoStatus::Input)?;
     let channel = endpoint.connect().await;
-    let channel = channel
-        .map_err(|error| NoStatus::Unreachable(crate::participant::with_causes(&error)))?;
+    let channel =
+        channel.map_err(|error| NoStatus::Unreachable(crate::participant::with_causes(&error)))?;
     let mut request = Request::new(StatusRequest {});
     request.set_timeout(std::time::Duration::from_secs(10));
     let reply = CoordinatorClient::new(channel).status(request).await;

@@ -179,7 +179,8 @@ impl Ledger {
 
     /// A fact about the run.
     pub(crate) fn fact(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let mut query = self.db.prepare_cached("SELECT CAST(value AS BLOB) FROM run WHERE key = ?1")?;
+        let mut query =
+            self.db.prepare_cached("SELECT CAST(value AS BLOB) FROM run WHERE key = ?1")?;
         query.query_row([key], |row| row.get(0)).optional()
     }
 

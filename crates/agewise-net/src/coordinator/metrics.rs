@@ -114,12 +114,7 @@ impl Metrics {
         self.interval.set(live.interval);
     }
 
-    pub(crate) fn end_round(
-        &self,
-        end: &RoundEnd,
-        selected: usize,
-        aggregated: Duration,
-    ) {
+    pub(crate) fn end_round(&self, end: &RoundEnd, selected: usize, aggregated: Duration) {
         let outcome = if end.committed { "committed" } else { "abandoned" };
         self.rounds.get_or_create(&[("outcome", outcome)]).inc();
         self.cohort.observe(selected as f64);

@@ -267,7 +267,8 @@ fn check_facts(
         for (key, now) in facts {
             let then = ledger.fact(key)?.unwrap_or_default();
             if then != now.as_bytes() {
-                let expected = format!("{}, with which the run began", String::from_utf8_lossy(&then));
+                let expected =
+                    format!("{}, with which the run began", String::from_utf8_lossy(&then));
                 return Err(agewise_core::Error::new(key, now, expected).into());
             }
         }

@@ -125,10 +125,7 @@ impl Population {
     }
 
     /// The selection problem of the present population, and its policy.
-    pub(crate) fn problem(
-        &self,
-        config: &CoordinatorConfig,
-    ) -> Result<(Setting, Box<dyn Policy>)> {
+    pub(crate) fn problem(&self, config: &CoordinatorConfig) -> Result<(Setting, Box<dyn Policy>)> {
         let sizes = Sizes::new(self.samples.iter().map(|&samples| samples as f64).collect())?;
         let params = config.params.setting_params(u64::from(self.len()));
         let setting = SettingParams { sizes: Some(sizes), ..params }.check()?;

@@ -171,7 +171,8 @@ impl Session {
             }
         }
         let ended = listening.join().await;
-        let why = ended.map_or_else(|| "the coordinator hung up".to_string(), |status| describe(&status));
+        let why =
+            ended.map_or_else(|| "the coordinator hung up".to_string(), |status| describe(&status));
         Ok(Ended::Disconnected { why, was_connected: true })
     }
 
@@ -234,12 +235,8 @@ impl Session {
             if !(announcement.called || self.wins(announcement, age)?) {
                 return Ok(());
             }
-            let request = JoinRequest {
-                client: self.state.client,
-                run: self.run.clone(),
-                round,
-                age,
-            };
+            let request =
+                JoinRequest { client: self.state.client, run: self.run.clone(), round, age };
             let reply = coordinator.join(short(request)).await?.into_inner();
             let corrected = self.state.waiting_since != reply.waiting_since;
             self.remember(reply.waiting_since)?;
@@ -309,7 +306,8 @@ impl Session {
             Ok::<_, Error>((trained, begun.elapsed(), bytes, sha256))
         };
         let trained = tokio::task::spawn_blocking(training).await;
-        let trained = trained.map_err(|_| GaveUp::State("training ended with a panic".to_string()))?;
+        let trained =
+            trained.map_err(|_| GaveUp::State("training ended with a panic".to_string()))?;
         let (trained, time, bytes, sha256) = match trained {
             Ok(trained) => trained,
             Err(error) => {
@@ -360,7 +358,10 @@ impl Session {
     }
 
     /// Delivers the update that is waiting. It stays if the connection breaks, and is delivered in the next session.
-    async fn deliver(&mut self, coordinator: &mut CoordinatorClient<Channel>) -> Result<(), Broken> {
+    async fn deliver(
+        &mut self,
+        coordinator: &mut CoordinatorClient<Channel>,
+    ) -> Result<(), Broken> {
         let Some(pending) = &self.pending else {
             return Ok(());
         };

@@ -50,7 +50,8 @@ impl ClientState {
                 Err(Error::new("name", name, expected).into())
             }
             (Some(Err(error)), None) => {
-                let shown = path.as_deref().map_or_else(String::new, |path| path.display().to_string());
+                let shown =
+                    path.as_deref().map_or_else(String::new, |path| path.display().to_string());
                 let expected = format!("a client's state, or --name to begin a new one ({error})");
                 Err(Error::new("state", shown, expected).into())
             }

@@ -136,7 +136,9 @@ pub(crate) fn cohorts(ledger: &Connection) -> Vec<Vec<u32>> {
     let rounds: u32 =
         ledger.query_row("SELECT COUNT(*) FROM rounds", [], |row| row.get(0)).unwrap();
     let mut query = ledger
-        .prepare("SELECT client FROM joins WHERE round = ?1 AND outcome = 'reported' ORDER BY client")
+        .prepare(
+            "SELECT client FROM joins WHERE round = ?1 AND outcome = 'reported' ORDER BY client",
+        )
         .unwrap();
     let mut all = Vec::new();
     for round in 0..rounds {

@@ -130,12 +130,7 @@ impl From<Trouble> for Failure {
     }
 }
 
-fn serve(
-    path: &Path,
-    resume: bool,
-    data_dir: Option<&Path>,
-    log: &LogArgs,
-) -> Result<(), Failure> {
+fn serve(path: &Path, resume: bool, data_dir: Option<&Path>, log: &LogArgs) -> Result<(), Failure> {
     let mut params: CoordinatorParams = config::read(path, &["weighting"])?;
     // Files are looked for beside the configuration, from wherever it is started.
     let here = path.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -183,7 +178,9 @@ fn identity(config: &CoordinatorConfig) -> Result<Option<ServerIdentity>, Failur
         }
         (no_certificate, _) => {
             let missing = if no_certificate { "tls.certificate" } else { "tls.key" };
-            Err(Failure::BadInput(format!("{missing} = \"\": expected a file, as the other one is given")))
+            Err(Failure::BadInput(format!(
+                "{missing} = \"\": expected a file, as the other one is given"
+            )))
         }
     }
 }

@@ -132,7 +132,10 @@ impl LogArgs {
 /// Reads a file that a flag or a setting names.
 pub(crate) fn read(path: &Path, field: &str) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
-        Failure::BadInput(format!("{field} = {}: expected a readable file ({error})", path.display()))
+        Failure::BadInput(format!(
+            "{field} = {}: expected a readable file ({error})",
+            path.display()
+        ))
     })
 }
 

@@ -30,9 +30,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let reply = block_on(async {
         status(&args.coordinator, &trust).await.map_err(|error| match error {
             NoStatus::Input(error) => error.into(),
-            NoStatus::Unreachable(_) => {
-                Failure::Trouble(format!("{}: {error}", args.coordinator))
-            }
+            NoStatus::Unreachable(_) => Failure::Trouble(format!("{}: {error}", args.coordinator)),
         })
     })?;
     if args.json {
@@ -102,7 +100,14 @@ fn as_text(reply: &StatusReply) -> String {
         ]
     });
     let columns = [
-        "round", "outcome", "available", "selected", "reported", "late", "refused", "accuracy",
+        "round",
+        "outcome",
+        "available",
+        "selected",
+        "reported",
+        "late",
+        "refused",
+        "accuracy",
         "seconds",
     ];
     let _ = writeln!(text, "{}", table(columns, 2..=8, rows));

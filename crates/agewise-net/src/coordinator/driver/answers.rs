@@ -10,8 +10,9 @@ use crate::coordinator::refusal::{Reason, Refusal};
 use crate::coordinator::round::Member;
 use crate::coordinator::trouble::Trouble;
 use crate::proto::{
-    AgeCount, Announcement, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest, ReportHeader,
-    ReportReply, RoundSummary, State, StatusReply, Task, WatchRequest, join_reply, report_reply,
+    AgeCount, Announcement, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest,
+    ReportHeader, ReportReply, RoundSummary, State, StatusReply, Task, WatchRequest, join_reply,
+    report_reply,
 };
 use agewise_core::Error;
 use std::time::Instant;
@@ -97,8 +98,7 @@ impl Driver {
             client
         } else {
             let interval = self.interval();
-            let (client, row) =
-                self.population.admit(name, *samples, &self.parts.config, interval);
+            let (client, row) = self.population.admit(name, *samples, &self.parts.config, interval);
             self.parts.ledger.enrol(client, round, &row)?;
             tracing::info!(client, name, "enrolled");
             client
@@ -136,7 +136,8 @@ impl Driver {
         let (sender, announcements) = watch::channel(self.announcement(request.client, now));
         if let Some(old) = self.watchers.insert(request.client, Watcher { token, sender }) {
             // Nobody listens if that connection is dead, which is the usual reason.
-            let replaced = Announcement { state: State::Replaced.into(), ..Announcement::default() };
+            let replaced =
+                Announcement { state: State::Replaced.into(), ..Announcement::default() };
             old.sender.send(replaced).ok();
         }
         Ok(Watching { announcements, token })
@@ -181,7 +182,8 @@ impl Driver {
         if let Err(error) = self.check_client(client, &request.run) {
             return Ok(Err(error));
         }
-        let mut reply = JoinReply { waiting_since: self.waiting_since(client), ..JoinReply::default() };
+        let mut reply =
+            JoinReply { waiting_since: self.waiting_since(client), ..JoinReply::default() };
         let told = match self.may_join(client, round, age) {
             Ok(Told::Selected) => {
                 self.let_in(client, age)?;
@@ -224,12 +226,7 @@ impl Driver {
         Ok(())
     }
 
-    fn may_join(
-        &self,
-        client: u32,
-        round: u64,
-        age: u64,
-    ) -> Result<join_reply::Outcome, Refusal> {
+    fn may_join(&self, client: u32, round: u64, age: u64) -> Result<join_reply::Outcome, Refusal> {
         use join_reply::Outcome as Told;
         let now = self.round_number();
         if round > now {
@@ -289,7 +286,11 @@ impl Driver {
         if request.round == self.round_number() && joined {
             return Ok(self.global.clone());
         }
-        let expected = format!("a round under way ({}) that client {} has joined", self.round_number(), request.client);
+        let expected = format!(
+            "a round under way ({}) that client {} has joined",
+            self.round_number(),
+            request.client
+        );
         Err(Error::new("round", request.round, expected))
     }
 

@@ -41,11 +41,15 @@ const REUNION: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Between rounds; the next one begins at this instant, if enough clients are here.
-    Waiting { until: Instant },
+    Waiting {
+        until: Instant,
+    },
     Joining(Round<Joining>),
     Training(Round<Training>),
     /// All rounds are over, since this instant.
-    Finished { since: Instant },
+    Finished {
+        since: Instant,
+    },
 }
 
 /// A client that listens.

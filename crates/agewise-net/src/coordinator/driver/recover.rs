@@ -87,9 +87,7 @@ fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
     };
     let rounds = config.params.round.rounds;
     let stage = match open {
-        Some((row, joins)) => {
-            resume_round(parts, row, joins, global.version, now, &mut warnings)?
-        }
+        Some((row, joins)) => resume_round(parts, row, joins, global.version, now, &mut warnings)?,
         None if rounds > 0 && round >= rounds => Stage::Finished { since: now },
         None => Stage::Waiting { until: now },
     };

@@ -177,8 +177,8 @@ impl Driver {
             end.note = Some(format!("{reported} reports, {needed} are needed for a model"));
         }
         let aggregated = begun.elapsed();
-        end.seconds = now.saturating_duration_since(round.announced).as_secs_f64()
-            + aggregated.as_secs_f64();
+        end.seconds =
+            now.saturating_duration_since(round.announced).as_secs_f64() + aggregated.as_secs_f64();
         self.parts.ledger.end_round(&end)?;
         // From here on the round is over, whatever happens: the updates may be removed.
         self.parts.ledger.commit()?;
@@ -235,8 +235,7 @@ impl Driver {
         let mut members = Vec::new();
         let mut paths = Vec::new();
         for (pick, &weight) in picks.iter().zip(&weights) {
-            let report =
-                round.members.get(&pick.client).and_then(|member| member.report.as_ref());
+            let report = round.members.get(&pick.client).and_then(|member| member.report.as_ref());
             let missing = report.is_none().then(|| "no report".to_string());
             members.push(Offered { client: pick.client, weight, missing });
             let sha256 = report.map_or(&[][..], |report| &report.sha256);

@@ -8,9 +8,11 @@ use agewise_report::{Axis, Figure, HeatMap, Panel, ReferenceLine, Series, Series
 
 /// Fits on a telephone without scrolling, and two or three beside each other elsewhere.
 const WIDTH: f64 = 460.0;
-const PANEL_HEIGHT: f64 = 270.0;
+/// Under a legend; without one a panel is as much higher as to end at the same height.
+const PANEL_HEIGHT: f64 = 260.0;
+const LEGEND_HEIGHT: f64 = 40.0;
 /// The heat map has a row of the page for itself.
-const HEAT_MAP_WIDTH: f64 = 1000.0;
+const HEAT_MAP_WIDTH: f64 = 1240.0;
 /// The highest row of the heat map; greater ages are in it, too.
 const MOST_AGE_ROWS: f64 = 60.0;
 /// Up to so many rounds each of them has a marker.
@@ -50,7 +52,8 @@ fn interval(seen: &Seen, live: Option<&Live>) -> f64 {
     found.filter(|interval| interval.is_finite() && *interval >= 1.0).unwrap_or(1.0)
 }
 
-fn figure(seen: &Seen, title: &str) -> Figure {
+/// A figure of the small size, which says which rounds it shows and what a dashed line means.
+fn figure(seen: &Seen, title: &str, dashed: &str) -> Figure {
     let over = seen.rounds_over();
     let shown = seen.rounds.len() as u64;
     let subtitle = match shown {
@@ -58,11 +61,19 @@ fn figure(seen: &Seen, title: &str) -> Figure {
         _ if shown < over => format!("the last {shown} of {} rounds", count(over)),
         _ => format!("all {shown} rounds so far"),
     };
+    let subtitle = match dashed {
+        "" => subtitle,
+        _ => format!("{subtitle}; dashed: {dashed}"),
+    };
     Figure::new(title).subtitle(subtitle).width(WIDTH).panel_height(PANEL_HEIGHT)
 }
 
-fn panel(y: Axis) -> Panel {
-    Panel::new("", Axis::linear("round").integer_ticks(), y)
+/// A panel over the rounds, which all figures show from the same one to the same one.
+fn panel(seen: &Seen, y: Axis) -> Panel {
+    let first = seen.rounds.first().map_or(0, |row| row.round) as f64;
+    let last = seen.rounds.last().map_or(0, |row| row.round) as f64;
+    let x = Axis::linear("round").range(first - 0.5, last + 0.5);
+    Panel::new("", x.integer_ticks(), y)
 }
 
 /// A value of each round that has one.
@@ -85,7 +96,9 @@ fn evaluation(
     value: impl Fn(&RoundSummary) -> Option<f64>,
 ) -> Figure {
     let series = Series::new("", line(seen), points(seen, value)).slot(MAIN);
-    figure(seen, title).panel(panel(Axis::linear(label)).series(series))
+    figure(seen, title, "")
+        .panel(panel(seen, Axis::linear(label)).series(series))
+        .panel_height(PANEL_HEIGHT + LEGEND_HEIGHT)
 }
 
 fn cohorts(seen: &Seen, target: Option<f64>) -> Figure {
@@ -94,35 +107,41 @@ fn cohorts(seen: &Seen, target: Option<f64>) -> Figure {
     let reported = Series::new("reported", line(seen), size(|row| row.reported)).slot(SECOND);
     let most = seen.rounds.iter().map(|row| f64::from(row.selected)).fold(1.0, f64::max);
     let y = Axis::linear("clients").range(0.0, 1.08 * most.max(target.unwrap_or(0.0)));
-    let mut panel = panel(y.integer_ticks()).series(selected).series(reported);
+    let mut panel = panel(seen, y.integer_ticks()).series(selected).series(reported);
+    let mut dashed = String::new();
     if let Some(target) = target {
-        panel = panel.reference(ReferenceLine::horizontal(target, "target"));
+        panel = panel.reference(ReferenceLine::horizontal(target, ""));
+        dashed = format!("target {target}");
     }
-    figure(seen, "Cohort size").panel(panel)
+    figure(seen, "Cohort size", &dashed).panel(panel)
 }
 
 fn timeline(seen: &Seen) -> Figure {
     let marked = |is_marked: fn(&RoundSummary) -> bool| {
         points(seen, move |row| is_marked(row).then_some(row.seconds))
     };
-    let mut panel = panel(Axis::linear("seconds"));
+    let mut panel = panel(seen, Axis::linear("seconds"));
     let all = Series::new("round", SeriesStyle::Line, points(seen, |row| Some(row.seconds)));
     panel = panel.series(all.slot(MAIN));
     let abandoned = Series::new("abandoned", SeriesStyle::Markers, marked(|row| !row.committed));
-    let forced =
-        Series::new("one client was called", SeriesStyle::Markers, marked(|row| row.forced));
-    figure(seen, "Time of a round")
+    let forced = Series::new("forced", SeriesStyle::Markers, marked(|row| row.forced));
+    figure(seen, "Time of a round", "")
         .panel(panel.series(forced.slot(ODD)).series(abandoned.slot(BAD)))
 }
 
 fn late_and_refused(seen: &Seen) -> Figure {
-    let counts = |of: fn(&RoundSummary) -> u32| points(seen, move |row| Some(f64::from(of(row))));
     let most = seen.rounds.iter().map(|row| row.late.max(row.refused)).max().unwrap_or(0);
+    // Rounds without any have no mark, unless that is all there is to say.
+    let least = most.min(1);
+    let style = if most == 0 { SeriesStyle::Line } else { SeriesStyle::Stems };
+    let counts = |of: fn(&RoundSummary) -> u32| {
+        points(seen, move |row| Some(of(row)).filter(|count| *count >= least).map(f64::from))
+    };
     let y = Axis::linear("reports and requests").range(0.0, (1.08 * f64::from(most)).max(4.0));
-    let late = Series::new("late", SeriesStyle::Bars, counts(|row| row.late)).slot(ODD);
-    let refused = Series::new("refused", SeriesStyle::Bars, counts(|row| row.refused)).slot(BAD);
-    let panel = panel(y.integer_ticks()).series(late).series(refused);
-    figure(seen, "Late and refused").panel(panel)
+    let late = Series::new("late", style, counts(|row| row.late)).slot(ODD);
+    let refused = Series::new("refused", style, counts(|row| row.refused)).slot(BAD);
+    let panel = panel(seen, y.integer_ticks()).series(late).series(refused);
+    figure(seen, "Late and refused", "").panel(panel)
 }
 
 fn intervals(seen: &Seen, interval: f64) -> Figure {
@@ -135,11 +154,12 @@ fn intervals(seen: &Seen, interval: f64) -> Figure {
         .iter()
         .map(|&(age, count)| (age as f64 + 1.0, count as f64 / total.max(1) as f64));
     let x = Axis::linear("X (rounds)").range(0.5, end).integer_ticks();
-    let label = format!("aim {interval:.2}");
     let panel = Panel::new("", x, Axis::linear("share of reports"))
         .series(Series::new("", SeriesStyle::Bars, shares).slot(MAIN))
-        .reference(ReferenceLine::vertical(interval, label));
-    let figure = figure(seen, "Rounds between two turns").panel(panel);
+        .reference(ReferenceLine::vertical(interval, ""));
+    let figure = figure(seen, "Rounds between two turns", &format!("aim {interval:.2}"))
+        .panel(panel)
+        .panel_height(PANEL_HEIGHT + LEGEND_HEIGHT);
     match beyond {
         0 => figure,
         _ => figure.caption(format!("{} of {} waited longer.", count(beyond), count(total))),
@@ -155,7 +175,9 @@ fn ages(seen: &Seen, interval: f64) -> Figure {
     let columns = last.saturating_sub(first).min(u64::from(MOST_AGE_ROUNDS)) as usize + 1;
     let mut rows = vec![vec![f64::NAN; columns]; top as usize + 1];
     for &(round, age, clients) in &seen.ages {
-        if let Some(cell) = rows[age.min(top) as usize].get_mut(round.saturating_sub(first) as usize) {
+        if let Some(cell) =
+            rows[age.min(top) as usize].get_mut(round.saturating_sub(first) as usize)
+        {
             *cell = if cell.is_nan() { 0.0 } else { *cell } + f64::from(clients);
         }
     }

@@ -1,6 +1,6 @@
 //! The past, read and drawn once for all who look at it.
 
-use super::past::{Seen, draw};
+use super::past::{Seen, draw, hex};
 use crate::coordinator::shared::{Live, Shared};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -82,8 +82,7 @@ impl Gallery {
 
 fn past(seen: Seen, live: Option<&Live>) -> Past {
     let blocks = draw(&seen, live);
-    let hash = Sha256::digest(&blocks);
-    let version: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let version = hex(&Sha256::digest(&blocks)[..8]);
     let html = format!("<section id=\"past\" data-version=\"{version}\">\n{blocks}</section>\n");
     Past { seen, version, html }
 }

@@ -55,7 +55,9 @@ fn words(live: Option<&Live>, seen: Option<&Seen>) -> String {
     };
     let Live { round, rounds, selected, reported, connected, target, .. } = live;
     match live.state {
-        State::Unspecified | State::Replaced => "Not ready: the coordinator is starting".to_string(),
+        State::Unspecified | State::Replaced => {
+            "Not ready: the coordinator is starting".to_string()
+        }
         State::Waiting => {
             let params = seen.and_then(|seen| seen.params.as_ref()).map(|params| &params.round);
             let needed =
@@ -112,10 +114,9 @@ fn key_figures(live: Option<&Live>, seen: &Seen) -> Vec<KeyFigure> {
     figures.push(KeyFigure::new("test accuracy", value).note(note));
     if let Some(live) = live {
         let value = format!("{} of {}", count(live.connected), count(live.enrolled));
-        figures.push(KeyFigure::new("clients connected", value).note("of those that enrolled"));
-        let value = format!("{} of {}", count(live.selected), count(live.target));
-        let note = format!("expected; {} reported", count(live.reported));
-        figures.push(KeyFigure::new("clients in this round", value).note(note));
+        figures.push(KeyFigure::new("clients connected", value).note("enrolled"));
+        let note = format!("target {}, {} reported", count(live.target), count(live.reported));
+        figures.push(KeyFigure::new("clients in this round", count(live.selected)).note(note));
     }
     let (value, note) = match seen.waiting.first() {
         Some(client) => (count(seen.age(client)), client.name.clone()),
@@ -124,7 +125,7 @@ fn key_figures(live: Option<&Live>, seen: &Seen) -> Vec<KeyFigure> {
     figures.push(KeyFigure::new("longest wait (rounds)", value).note(note));
     if let Some(live) = live {
         let value = format!("{:.2}", live.interval);
-        figures.push(KeyFigure::new("interval (rounds)", value).note("between turns, aimed at"));
+        figures.push(KeyFigure::new("interval (rounds)", value).note("aim between two turns"));
     }
     figures
 }

@@ -6,6 +6,7 @@ use crate::config::CoordinatorParams;
 use crate::coordinator::ledger::{Ledger, RoundSummary, WaitingClient};
 use crate::coordinator::shared::Live;
 use agewise_report::{Column, Page, Table};
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// The most rounds that are read and drawn.
@@ -40,7 +41,7 @@ impl Seen {
             let mut rounds = ledger.history(MOST_ROUNDS)?;
             rounds.reverse();
             Ok(Self {
-                run: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+                run: hex(&id),
                 // Another version may have written it; then the page says less.
                 params: toml::from_str(&String::from_utf8_lossy(&config)).ok(),
                 rounds,
@@ -64,9 +65,17 @@ impl Seen {
 
     /// The last round that was evaluated.
     pub(super) fn evaluated(&self) -> Option<(&RoundSummary, f64)> {
-        let found = self.rounds.iter().rev();
-        found.filter_map(|row| row.accuracy.map(|accuracy| (row, accuracy))).next()
+        self.rounds.iter().rev().find_map(|row| row.accuracy.map(|accuracy| (row, accuracy)))
     }
+}
+
+/// Bytes as they are written in addresses and logs.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        write!(text, "{byte:02x}").ok();
+        text
+    })
 }
 
 /// Everything that is shown of the past, as HTML.
@@ -139,8 +148,8 @@ fn round_table(seen: &Seen) -> Table {
 fn outcome(row: &RoundSummary) -> &'static str {
     match (row.committed, row.forced) {
         (true, false) => "new model",
-        (true, true) => "new model, one client was called",
+        (true, true) => "new model, forced",
         (false, false) => "abandoned",
-        (false, true) => "abandoned, one client was called",
+        (false, true) => "abandoned, forced",
     }
 }
