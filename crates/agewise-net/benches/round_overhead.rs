@@ -37,10 +37,10 @@ impl GlobalModel for Cnn {
     fn initial(&self, seed: Seed) -> Vec<f32> {
         self.0.initial(seed)
     }
-    fn to_file(&self, parameters: &[f32]) -> Result<Vec<u8>> {
+    fn encode(&self, parameters: &[f32]) -> Result<Vec<u8>> {
         self.0.to_safetensors(parameters)
     }
-    fn from_file(&self, file: &[u8]) -> Result<Vec<f32>> {
+    fn decode(&self, file: &[u8]) -> Result<Vec<f32>> {
         self.0.from_safetensors(file)
     }
     fn evaluate(&mut self, _: &[f32]) -> Result<Option<Evaluation>> {

@@ -10,6 +10,7 @@
 
 mod config;
 pub mod coordinator;
+mod hex;
 mod model;
 pub mod native;
 mod parameters;
@@ -22,6 +23,7 @@ pub mod tls;
 pub use config::{
     CoordinatorConfig, CoordinatorParams, ModelParams, RoundParams, TlsParams, UpdateParams,
 };
+pub use hex::hex;
 pub use model::GlobalModel;
 pub use rule::{Rule, RuleParams};
 pub use status::{NoStatus, status};

@@ -14,10 +14,10 @@ pub trait GlobalModel: Send {
     fn initial(&self, seed: Seed) -> Vec<f32>;
 
     /// The parameters as a file that people can use.
-    fn to_file(&self, parameters: &[f32]) -> Result<Vec<u8>>;
+    fn encode(&self, parameters: &[f32]) -> Result<Vec<u8>>;
 
     /// The parameters from such a file.
-    fn from_file(&self, file: &[u8]) -> Result<Vec<f32>>;
+    fn decode(&self, file: &[u8]) -> Result<Vec<f32>>;
 
     /// How good the parameters are, where that can be told.
     fn evaluate(&mut self, parameters: &[f32]) -> Result<Option<Evaluation>>;

@@ -43,11 +43,11 @@ impl GlobalModel for NativeModel {
         self.trainer.initial(seed)
     }
 
-    fn to_file(&self, parameters: &[f32]) -> Result<Vec<u8>> {
+    fn encode(&self, parameters: &[f32]) -> Result<Vec<u8>> {
         self.trainer.model().to_safetensors(parameters)
     }
 
-    fn from_file(&self, file: &[u8]) -> Result<Vec<f32>> {
+    fn decode(&self, file: &[u8]) -> Result<Vec<f32>> {
         self.trainer.model().from_safetensors(file)
     }
 

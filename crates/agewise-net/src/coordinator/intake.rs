@@ -3,6 +3,7 @@
 
 use super::refusal::{Reason, Refusal};
 use super::trouble::Trouble;
+use crate::hex::hex;
 use agewise_core::{Error, Result as Checked};
 use agewise_learn::combine::StoredUpdates;
 use sha2::{Digest, Sha256};
@@ -43,7 +44,7 @@ impl Spool {
 
     /// Where an update of a client lies once it is complete.
     pub(crate) fn place(&self, round: u64, client: u32, sha256: &[u8]) -> PathBuf {
-        let mark: String = sha256.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let mark = hex(&sha256[..sha256.len().min(8)]);
         self.round(round).join(format!("{client}-{mark}.f32"))
     }
 }

@@ -32,6 +32,14 @@ impl Global {
     }
 }
 
+/// The newest model that is whole, with the server's memory.
+pub(crate) struct Newest {
+    pub(crate) global: Global,
+    pub(crate) server: Server,
+    /// The versions after it, and what is wrong with them.
+    pub(crate) damaged: Vec<(u64, String)>,
+}
+
 /// The folder of the models.
 #[derive(Debug)]
 pub(crate) struct ModelStore {
@@ -53,7 +61,7 @@ impl ModelStore {
         server: &Server,
     ) -> Result<ModelRow, Trouble> {
         let file = format!("{:08}.safetensors", global.version);
-        let bytes = model.to_file(&global.values)?;
+        let bytes = model.encode(&global.values)?;
         let [direction, squares] = server.memory();
         let memory: Vec<u8> = to_bytes(direction).into_iter().chain(to_bytes(squares)).collect();
         let sha256 = checksum(&bytes, &memory);
@@ -79,12 +87,13 @@ impl ModelStore {
         model: &dyn GlobalModel,
         rule: ServerRule,
         rows: &[ModelRow],
-    ) -> Result<(Global, Server, Vec<(u64, String)>), Trouble> {
+    ) -> Result<Newest, Trouble> {
         let mut damaged = Vec::new();
         for row in rows {
             match self.read(model, rule, row) {
                 Ok((values, server)) => {
-                    return Ok((Global::new(row.version, values), server, damaged));
+                    let global = Global::new(row.version, values);
+                    return Ok(Newest { global, server, damaged });
                 }
                 Err(error) => damaged.push((row.version, error.to_string())),
             }
@@ -110,7 +119,7 @@ impl ModelStore {
             let shown = path.display();
             return Err(Trouble::Broken(format!("{shown}: expected the bytes that were written")));
         }
-        let values = model.from_file(&bytes)?;
+        let values = model.decode(&bytes)?;
         let memory = from_bytes(&memory);
         let (direction, squares) = match rule {
             ServerRule::Average => (Vec::new(), Vec::new()),

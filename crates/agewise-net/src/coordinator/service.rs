@@ -95,7 +95,7 @@ impl Service {
 }
 
 /// An error of the client: it has to enrol again, or it will never work.
-fn refused(error: Error) -> Status {
+fn refused(error: &Error) -> Status {
     match error.field() {
         "run" | "client" => Status::failed_precondition(error.to_string()),
         _ => Status::invalid_argument(error.to_string()),
@@ -107,7 +107,7 @@ impl Coordinator for Service {
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
         let request = request.into_inner();
         let answer = self.ask(|reply| Command::Enrol { request, reply }).await?;
-        answer.map(Response::new).map_err(refused)
+        answer.map(Response::new).map_err(|error| refused(&error))
     }
 
     type WatchStream = Announcements;
@@ -119,7 +119,7 @@ impl Coordinator for Service {
         let request = request.into_inner();
         let client = request.client;
         let watching = self.ask(|reply| Command::Watch { request, reply }).await?;
-        let Watching { announcements, token } = watching.map_err(refused)?;
+        let Watching { announcements, token } = watching.map_err(|error| refused(&error))?;
         Ok(Response::new(Announcements {
             stream: WatchStream::new(announcements),
             client,
@@ -131,7 +131,7 @@ impl Coordinator for Service {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
         let request = request.into_inner();
         let answer = self.ask(|reply| Command::Join { request, reply }).await?;
-        answer.map(Response::new).map_err(refused)
+        answer.map(Response::new).map_err(|error| refused(&error))
     }
 
     type FetchModelStream = Chunks;
@@ -141,7 +141,10 @@ impl Coordinator for Service {
         request: Request<FetchModelRequest>,
     ) -> Result<Response<Chunks>, Status> {
         let request = request.into_inner();
-        let global = self.ask(|reply| Command::Fetch { request, reply }).await?.map_err(refused)?;
+        let global = self
+            .ask(|reply| Command::Fetch { request, reply })
+            .await?
+            .map_err(|error| refused(&error))?;
         let bytes = global.bytes;
         self.shared.metrics.moved("sent", bytes.len() as u64);
         let chunks = (0..bytes.len()).step_by(CHUNK).map(move |begin| {
@@ -163,7 +166,7 @@ impl Coordinator for Service {
             let question = header.clone();
             let entrance =
                 self.ask(|reply| Command::BeginReport { header: question, reply }).await?;
-            let expected = match entrance.map_err(refused)? {
+            let expected = match entrance.map_err(|error| refused(&error))? {
                 Entrance::Closed(reply) => return Ok(reply),
                 Entrance::Open(expected) => expected,
             };

@@ -194,7 +194,7 @@ impl Participant {
     ) -> std::result::Result<(), GaveUp> {
         let Self { params, state, learner, events } = self;
         let mut backoff = Backoff::new(params.longest_pause);
-        let mut session = Session::new(params, state, learner, events)?;
+        let mut session = Session::new(&params, state, learner, events)?;
         tokio::pin!(shutdown);
         loop {
             let ended = tokio::select! {

@@ -2,6 +2,7 @@
 
 use super::state::ClientState;
 use super::{Event, GaveUp, LocalLearner, ParticipantParams, RoundTask};
+use crate::hex::hex;
 use crate::parameters::{from_bytes, to_bytes};
 use crate::proto::coordinator_client::CoordinatorClient;
 use crate::proto::{
@@ -84,7 +85,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(
-        params: ParticipantParams,
+        params: &ParticipantParams,
         state: ClientState,
         learner: Arc<Mutex<Box<dyn LocalLearner>>>,
         events: Option<UnboundedSender<Event>>,
@@ -192,7 +193,7 @@ impl Session {
             self.task = Some(task);
             self.rule = None;
         }
-        let run: String = reply.run.iter().map(|byte| format!("{byte:02x}")).collect();
+        let run = hex(&reply.run);
         if self.state.run != run {
             // An update for another run is of no use.
             self.pending = None;

@@ -4,7 +4,7 @@ use super::network::{TrustArgs, block_on};
 use super::table::table;
 use super::{Failure, print};
 use crate::net::proto::{State, StatusReply};
-use crate::net::{NoStatus, status};
+use crate::net::{NoStatus, hex, status};
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -135,9 +135,8 @@ fn as_json(reply: &StatusReply) -> serde_json::Value {
         })
         .collect();
     let ages: Vec<_> = reply.ages.iter().map(|count| json!([count.age, count.clients])).collect();
-    let run: String = reply.run.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({
-        "run": run,
+        "run": hex(&reply.run),
         "state": state_name(reply.state()),
         "round": reply.round,
         "rounds": reply.rounds,

@@ -9,6 +9,7 @@ use crate::coordinator::population::check_name;
 use crate::coordinator::refusal::{Reason, Refusal};
 use crate::coordinator::round::Member;
 use crate::coordinator::trouble::Trouble;
+use crate::hex::hex;
 use crate::proto::{
     AgeCount, Announcement, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest,
     ReportHeader, ReportReply, RoundSummary, State, StatusReply, Task, WatchRequest, join_reply,
@@ -145,7 +146,11 @@ impl Driver {
 
     fn check_client(&self, client: u32, run: &[u8]) -> Result<(), Error> {
         if run != self.parts.run {
-            return Err(Error::new("run", hex(run), format!("{}: enrol again", self.run_name())));
+            return Err(Error::new(
+                "run",
+                hex(&run[..run.len().min(16)]),
+                format!("{}: enrol again", self.run_name()),
+            ));
         }
         if !self.population.knows(client) {
             return Err(Error::new("client", client, "a client that has enrolled"));
@@ -488,8 +493,4 @@ impl Driver {
             warnings: self.warnings.clone(),
         })
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,7 +3,7 @@
 use super::{Driver, News, Parts, REUNION, Stage};
 use crate::coordinator::intake::stored_checksum;
 use crate::coordinator::ledger::{JoinRow, RoundRow};
-use crate::coordinator::models::Global;
+use crate::coordinator::models::{Global, Newest};
 use crate::coordinator::population::Population;
 use crate::coordinator::round::Round;
 use crate::coordinator::trouble::Trouble;
@@ -54,10 +54,12 @@ impl Driver {
     pub(super) fn reload(&mut self) -> Result<(), Trouble> {
         let recovered = recover(&mut self.parts)?;
         self.parts.ledger.commit()?;
-        let Recovered { population, calibrator, global, server, stage, warnings } = recovered;
+        let Recovered { population, calibrator, global, server, stage, mut warnings } = recovered;
         (self.population, self.calibrator) = (population, calibrator);
         (self.global, self.server, self.stage) = (global, server, stage);
-        self.warnings.extend(warnings);
+        // The same thing may be found again each time.
+        warnings.retain(|warning| !self.warnings.contains(warning));
+        self.warnings.append(&mut warnings);
         Ok(())
     }
 }
@@ -108,7 +110,8 @@ fn load_model(parts: &mut Parts, warnings: &mut Vec<String>) -> Result<(Global, 
         parts.ledger.add_model(&row)?;
         return Ok((global, server));
     }
-    let (global, server, damaged) = parts.models.newest(&*parts.model, rule, &rows)?;
+    let newest = parts.models.newest(&*parts.model, rule, &rows)?;
+    let Newest { global, server, damaged } = newest;
     for (version, why) in damaged {
         let used = global.version;
         warnings.push(format!("model {version} is damaged ({why}): model {used} is used instead"));

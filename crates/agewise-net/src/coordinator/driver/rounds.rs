@@ -27,7 +27,7 @@ impl Driver {
                 Ok(true)
             }
             Stage::Training(round) if round.everyone_reported() || now >= round.report_until() => {
-                self.end_round(round.close(), now)?;
+                self.end_round(&round.close(), now)?;
                 Ok(true)
             }
             unchanged => {
@@ -110,18 +110,20 @@ impl Driver {
     fn close_joining(&mut self, mut round: Round<Joining>, now: Instant) -> Result<(), Trouble> {
         let number = round.number();
         let may_force = self.parts.config.params.round.empty_cohort == EmptyCohort::ForceOne;
-        if round.selected() == 0 && may_force && !round.row.forced {
-            if let Some(client) = self.forced_client()? {
-                let age = self.population.ages().of(client);
-                self.parts.ledger.join(number, client, age, Outcome::Called, 1)?;
-                self.parts.ledger.close_joining(number, true)?;
-                let windows = self.windows();
-                round.call(client, age, now, windows);
-                tracing::info!(round = number, client, "nobody came: called");
-                self.news.clients.push(client);
-                self.stage = Stage::Joining(round);
-                return Ok(());
-            }
+        if round.selected() == 0
+            && may_force
+            && !round.row.forced
+            && let Some(client) = self.forced_client()?
+        {
+            let age = self.population.ages().of(client);
+            self.parts.ledger.join(number, client, age, Outcome::Called, 1)?;
+            self.parts.ledger.close_joining(number, true)?;
+            let windows = self.windows();
+            round.call(client, age, now, windows);
+            tracing::info!(round = number, client, "nobody came: called");
+            self.news.clients.push(client);
+            self.stage = Stage::Joining(round);
+            return Ok(());
         }
         self.parts.ledger.close_joining(number, round.row.forced)?;
         self.stage = Stage::Training(round.close());
@@ -143,7 +145,7 @@ impl Driver {
     }
 
     /// Makes a model of what was reported, and puts the end of the round into the ledger in one step.
-    fn end_round(&mut self, round: Round<Aggregating>, now: Instant) -> Result<(), Trouble> {
+    fn end_round(&mut self, round: &Round<Aggregating>, now: Instant) -> Result<(), Trouble> {
         let number = round.number();
         let reported = round.reported();
         let enough = reported as u64 >= self.parts.config.params.round.min_reports;
@@ -159,7 +161,7 @@ impl Driver {
         let mut next = None;
         let begun = Instant::now();
         if enough {
-            let (global, server) = self.combine(&round, &mut end)?;
+            let (global, server) = self.combine(round, &mut end)?;
             let global = Global::new(number + 1, global);
             let every = self.parts.config.params.model.eval_every;
             let rounds = self.parts.config.params.round.rounds;
