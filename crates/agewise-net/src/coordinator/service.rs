@@ -94,10 +94,11 @@ impl Service {
     }
 }
 
-/// An error of the client: it has to enrol again, or it will never work.
+/// An error of the client: it has to enrol again, or it came too late, or it will never work.
 fn refused(error: &Error) -> Status {
     match error.field() {
         "run" | "client" => Status::failed_precondition(error.to_string()),
+        "round" => Status::aborted(error.to_string()),
         _ => Status::invalid_argument(error.to_string()),
     }
 }

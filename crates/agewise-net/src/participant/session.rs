@@ -293,7 +293,14 @@ impl Session {
         announcement: &Announcement,
     ) -> Result<(), Broken> {
         let Announcement { round, seed, model_version, .. } = *announcement;
-        let parameters = self.fetch(coordinator, announcement).await?;
+        let parameters = match self.fetch(coordinator, announcement).await {
+            Err(Broken::Call(status)) if status.code() == Code::Aborted => {
+                // The round has ended since this client joined.
+                self.tell(Event::NotAccepted { round, why: describe(&status) });
+                return Ok(());
+            }
+            fetched => fetched?,
+        };
         let learner = self.learner.clone();
         let client = self.state.client;
         let training = move || {

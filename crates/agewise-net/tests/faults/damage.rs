@@ -1,0 +1,191 @@
+//! Files that were damaged while the coordinator was away.
+
+use crate::common::folder;
+use crate::raw::Raw;
+use crate::site::{Site, settings};
+use agewise_net::CoordinatorParams;
+use std::fs;
+use std::path::PathBuf;
+
+const PARAMETERS: usize = 1_000;
+
+/// What can happen to a file.
+#[derive(Debug, Clone, Copy)]
+enum Damage {
+    Flipped,
+    Truncated,
+    Emptied,
+    Gone,
+}
+
+const ALL: [Damage; 4] = [Damage::Flipped, Damage::Truncated, Damage::Emptied, Damage::Gone];
+
+impl Damage {
+    fn strike(self, path: &PathBuf) {
+        let mut bytes = fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        match self {
+            // A low bit of a number: it stays a small number.
+            Self::Flipped => bytes[middle / 4 * 4 + 1] ^= 0x10,
+            Self::Truncated => bytes.truncate(middle),
+            Self::Emptied => bytes.clear(),
+            Self::Gone => return fs::remove_file(path).unwrap(),
+        }
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+fn wanted(name: &str) -> CoordinatorParams {
+    let mut params = settings(&folder(name), 3, 3);
+    params.round.rounds = 3;
+    params.round.join_seconds = 20.0;
+    params.round.report_seconds = 40.0;
+    params
+}
+
+/// Plays a round with everyone.
+async fn play(crowd: &mut [Raw], round: u64, version: u64, values: [f32; 3]) {
+    for (raw, value) in crowd.iter_mut().zip(values) {
+        raw.round(round).await;
+        raw.join(round).await;
+        raw.report(round, version, value).await;
+    }
+}
+
+/// A stored update of the round under way goes bad: its client stays credited, and the model is made of the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_update_is_left_out_and_its_client_stays_credited() {
+    for damage in ALL {
+        let params = wanted(&format!("faults-damaged-update-{damage:?}"));
+        let site = Site::open(params.clone(), PARAMETERS).await;
+        let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;
+        for raw in &mut crowd {
+            raw.round(0).await;
+            raw.join(0).await;
+        }
+        crowd[0].report(0, 0, 8.0).await;
+        crowd[1].report(0, 0, 2.0).await;
+        let victim = crowd[0].client;
+        drop(crowd);
+        let updates = site.state.join("updates/0");
+        site.close().await;
+        let mut files = fs::read_dir(updates).unwrap().map(|entry| entry.unwrap().path());
+        let start = format!("{victim}-");
+        let file =
+            files.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(&start));
+        damage.strike(&file.unwrap());
+
+        let site = Site::open(params, PARAMETERS).await;
+        let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;
+        assert_eq!(crowd[0].waiting_since, 1, "{damage:?}");
+        let warnings = site.status().await.warnings;
+        assert!(
+            warnings.iter().any(|text| text.contains(&format!("client {victim}"))),
+            "{warnings:?}"
+        );
+        crowd[2].join(0).await;
+        crowd[2].report(0, 0, 4.0).await;
+        site.until("SELECT COUNT(*) FROM rounds WHERE round = 0 AND state = 'committed'", 1).await;
+        assert_eq!(site.outcome(0, victim), "reported", "{damage:?}");
+        assert_eq!(
+            site.model(1),
+            vec![3.0; PARAMETERS],
+            "{damage:?}: the mean of the two that are whole"
+        );
+        site.close().await;
+    }
+}
+
+/// The newest model goes bad: the one before is used, it says so, and the run goes on to its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_model_is_replaced_by_the_one_before() {
+    for damage in ALL {
+        let params = wanted(&format!("faults-damaged-model-{damage:?}"));
+        let site = Site::open(params.clone(), PARAMETERS).await;
+        let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;
+        play(&mut crowd, 0, 0, [1.0; 3]).await;
+        play(&mut crowd, 1, 1, [5.0; 3]).await;
+        crowd[0].round(2).await;
+        drop(crowd);
+        let newest = site.state.join("models/00000002.safetensors");
+        site.close().await;
+        damage.strike(&newest);
+
+        let site = Site::open(params, PARAMETERS).await;
+        let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;
+        let warnings = site.status().await.warnings;
+        assert!(
+            warnings.iter().any(|text| text.contains("model 2 is damaged")),
+            "{damage:?}: {warnings:?}"
+        );
+        let heard = crowd[0].round(2).await;
+        assert_eq!(heard.model_version, 1, "{damage:?}");
+        for raw in &mut crowd {
+            raw.join(2).await;
+            assert_eq!(raw.fetch(2).await, vec![1.0; PARAMETERS], "{damage:?}");
+            raw.report(2, 1, 9.0).await;
+        }
+        drop(crowd);
+        site.until("SELECT COUNT(*) FROM rounds WHERE state = 'committed'", 3).await;
+        assert_eq!(site.model(3), vec![9.0; PARAMETERS]);
+        assert_eq!(site.count("SELECT SUM(reports) FROM clients"), 9);
+        site.until_the_end().await;
+    }
+}
+
+/// Updates for a model that is gone do not fit the one before, and must not be mixed into it unnoticed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_model_in_the_middle_of_a_round() {
+    let params = wanted("faults-damaged-model-round");
+    let site = Site::open(params.clone(), PARAMETERS).await;
+    let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;
+    play(&mut crowd, 0, 0, [1.0; 3]).await;
+    for raw in &mut crowd {
+        raw.round(1).await;
+        raw.join(1).await;
+    }
+    crowd[0].report(1, 1, 3.0).await;
+    drop(crowd);
+    let newest = site.state.join("models/00000001.safetensors");
+    site.close().await;
+    Damage::Flipped.strike(&newest);
+
+    let site = Site::open(params, PARAMETERS).await;
+    let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;
+    assert_eq!(crowd[0].waiting_since, 2, "what was credited stays");
+    assert!(site.text("SELECT note FROM rounds WHERE round = 1").contains("model 1 was damaged"));
+    // An update of the lost version is refused; the same client may train the version that is there.
+    let old = crowd[1].update(1, 1, 7.0);
+    assert!(crowd[1].refused(old).await.contains("version"));
+    for raw in &mut crowd[1..] {
+        raw.join(1).await;
+        raw.report(1, 0, 3.0).await;
+    }
+    site.until("SELECT COUNT(*) FROM rounds WHERE round = 1 AND state = 'committed'", 1).await;
+    assert_eq!(site.model(2), vec![3.0; PARAMETERS]);
+    site.close().await;
+}
+
+/// No model is whole: nothing is begun, nothing is written, and the message names the files.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_whole_model_nothing_is_begun() {
+    let params = wanted("faults-no-model");
+    let site = Site::open(params.clone(), PARAMETERS).await;
+    let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;
+    play(&mut crowd, 0, 0, [1.0; 3]).await;
+    crowd[0].round(1).await;
+    drop(crowd);
+    let models = site.state.join("models");
+    site.close().await;
+    let files = ["00000000.safetensors", "00000001.safetensors"].map(|name| models.join(name));
+    for path in &files {
+        Damage::Flipped.strike(path);
+    }
+    let before = files.clone().map(|path| fs::read(path).unwrap());
+    let trouble = Site::open(params, PARAMETERS).await.end().await.unwrap_err();
+    assert!(trouble.is_bad_input());
+    for path in &files {
+        assert!(trouble.to_string().contains(path.to_str().unwrap()), "{trouble}");
+    }
+    assert_eq!(files.map(|path| fs::read(path).unwrap()), before);
+}

@@ -1,0 +1,96 @@
+//! Clocks that jump, and others that hold the ledger.
+
+use crate::common::{folder, ledger};
+use crate::raw::Raw;
+use crate::site::{PATIENCE, Site, settings};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+const YEAR: i64 = 365 * 24 * 3_600 * 1_000;
+
+/// Every look at the time of day is years away from the last one, forwards and backwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_decides_nothing() {
+    let mut params = settings(&folder("faults-clock"), 2, 2);
+    params.round.rounds = 6;
+    params.round.join_seconds = 1.0;
+    params.round.report_seconds = 2.0;
+    let looks = AtomicI64::new(0);
+    let clock = move || match looks.fetch_add(1, Ordering::Relaxed) % 4 {
+        0 => 50 * YEAR,
+        1 => -20 * YEAR,
+        2 => i64::MAX,
+        _ => i64::MIN,
+    };
+    let site = Site::open_with(params, 4, |coordinator| coordinator.with_wall_clock(clock)).await;
+    let mut crowd = Raw::crowd(&site.url, &["steady", "lazy"]).await;
+    let begun = Instant::now();
+    for round in 0..6 {
+        let heard = crowd[0].round(round).await;
+        assert!(heard.join_millis <= 1_000 && heard.report_millis <= 2_000, "{heard:?}");
+        assert!(heard.report_millis > 0);
+        crowd[0].join(round).await;
+        // Every other round waits for its deadline.
+        if round % 2 == 0 {
+            crowd[1].round(round).await;
+            crowd[1].join(round).await;
+        }
+        crowd[0].report(round, heard.model_version, 1.0).await;
+    }
+    drop(crowd);
+    site.until("SELECT COUNT(*) FROM rounds WHERE state = 'committed'", 6).await;
+    // No round took longer than the test, and none less than nothing. Rounds with a lazy client last until their deadline
+    // of 2 seconds, counted from the announcement.
+    let most = begun.elapsed().as_secs_f64() + 1.0;
+    let sane = format!("SELECT COUNT(*) FROM rounds WHERE seconds BETWEEN 0 AND {most}");
+    assert_eq!(site.count(&sane), 6);
+    assert_eq!(
+        site.count("SELECT COUNT(*) FROM rounds WHERE seconds >= 1.99 AND round % 2 = 0"),
+        3
+    );
+    assert_eq!(
+        site.count("SELECT COUNT(*) FROM joins WHERE outcome = 'missing' AND round % 2 = 0"),
+        3
+    );
+    let jumped = "SELECT MAX(began) > 1500000000000 AND MIN(began) < 0 FROM rounds";
+    assert_eq!(site.count(jumped), 1, "the clock did jump");
+    let status = site.status().await;
+    assert!(status.history.iter().all(|round| (0.0..most).contains(&round.seconds)));
+    site.until_the_end().await;
+}
+
+/// Somebody else writes into the ledger for longer than the coordinator waits for it. Nothing is answered in the meantime, nothing is
+/// lost, and the wish to stop that came then is not forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_that_somebody_holds_delays_everything_and_loses_nothing() {
+    let mut params = settings(&folder("faults-held"), 3, 1);
+    params.round.rounds = 0;
+    let state = params.state.clone();
+    let site = Site::open(params, 4).await;
+    let first = Raw::enrol(&site.url, "first").await;
+    let holder = ledger(&state);
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let enrol = |name: &'static str| {
+        let mut calls = first.calls.clone();
+        let request = agewise_net::proto::EnrolRequest { name: name.to_string(), samples: 1 };
+        tokio::spawn(async move { calls.enrol(request).await })
+    };
+    // The driver waits for the ledger with the first question; the others pile up behind it.
+    let second = enrol("second");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let third = enrol("third");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let closing = tokio::spawn(site.end());
+    // The coordinator waits 10 seconds for the ledger, each time.
+    for asked in [second, third] {
+        let answer = tokio::time::timeout(PATIENCE, asked).await.unwrap().unwrap();
+        assert!(answer.is_err(), "nothing is promised that cannot be written");
+    }
+    holder.execute_batch("ROLLBACK").unwrap();
+    let ended =
+        tokio::time::timeout(PATIENCE, closing).await.expect("the wish to stop was heard").unwrap();
+    ended.unwrap();
+    let names: i64 =
+        holder.query_row("SELECT COUNT(*) FROM clients", [], |row| row.get(0)).unwrap();
+    assert_eq!(names, 1);
+}
