@@ -1,7 +1,8 @@
 //! The past, read and drawn once for all who look at it.
 
-use super::past::{Seen, draw, hex};
+use super::past::{Seen, draw};
 use crate::coordinator::shared::{Live, Shared};
+use crate::hex::hex;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -5,8 +5,8 @@ use super::now::{accuracy, count};
 use crate::config::CoordinatorParams;
 use crate::coordinator::ledger::{Ledger, RoundSummary, WaitingClient};
 use crate::coordinator::shared::Live;
+use crate::hex::hex;
 use agewise_report::{Column, Page, Table};
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// The most rounds that are read and drawn.
@@ -67,15 +67,6 @@ impl Seen {
     pub(super) fn evaluated(&self) -> Option<(&RoundSummary, f64)> {
         self.rounds.iter().rev().find_map(|row| row.accuracy.map(|accuracy| (row, accuracy)))
     }
-}
-
-/// Bytes as they are written in addresses and logs.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        write!(text, "{byte:02x}").ok();
-        text
-    })
 }
 
 /// Everything that is shown of the past, as HTML.
