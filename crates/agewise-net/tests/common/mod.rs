@@ -74,6 +74,10 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) async fn start(params: CoordinatorParams, resume: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_on(listener, params, resume)
+    }
+
+    pub(crate) fn start_on(listener: TcpListener, params: CoordinatorParams, resume: bool) -> Self {
         let config = params.check().unwrap();
         let model = NativeModel::new(&config.params.model, digits(), 1).unwrap();
         let coordinator = Coordinator::new(config, Box::new(model));
