@@ -230,9 +230,13 @@ impl Driver {
             Stage::Training(round) => (round.selected(), round.reported()),
             _ => (0, 0),
         };
+        self.publish_as(self.state(), selected, reported);
+    }
+
+    fn publish_as(&self, state: State, selected: usize, reported: usize) {
         let params = &self.parts.config.params;
         let live = Live {
-            state: self.state(),
+            state,
             round: self.round_number(),
             rounds: params.round.rounds,
             policy: self.parts.config.policy.to_string(),

@@ -161,6 +161,8 @@ impl Driver {
         let mut next = None;
         let begun = Instant::now();
         if enough {
+            // Nobody gets an answer while this takes its time; whoever looks shall see why.
+            self.publish_as(State::Aggregating, round.selected(), reported);
             let (global, server) = self.combine(round, &mut end)?;
             let global = Global::new(number + 1, global);
             let every = self.parts.config.params.model.eval_every;
