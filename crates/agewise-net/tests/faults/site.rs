@@ -159,6 +159,14 @@ impl Site {
         numbers_in(&fs::read(path).unwrap())
     }
 
+    /// The one number of which a model consists that was made of such updates.
+    pub(crate) fn value(&self, version: u64) -> f32 {
+        let model = self.model(version);
+        let odd = model.iter().position(|value| *value != model[0]);
+        assert_eq!(odd, None, "model {version} has more than one number");
+        model[0]
+    }
+
     /// A figure of the metrics.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
         let mut stream = TcpStream::connect(self.web).await.unwrap();
