@@ -2,10 +2,17 @@
 
 use crate::common::folder;
 use crate::raw::Raw;
-use crate::site::{Site, settings};
+use crate::site::{Site, settings, soon};
+use agewise_core::Result;
 use agewise_net::CoordinatorParams;
+use agewise_net::participant::{
+    Event, LocalLearner, Participant, ParticipantParams, RoundTask, Trained,
+};
+use agewise_net::proto::Task;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::mpsc;
 
 const PARAMETERS: usize = 1_000;
 
@@ -18,7 +25,7 @@ enum Damage {
     Gone,
 }
 
-const ALL: [Damage; 4] = [Damage::Flipped, Damage::Truncated, Damage::Emptied, Damage::Gone];
+const ALL: [Damage; 4] = [Damage::Truncated, Damage::Emptied, Damage::Gone, Damage::Flipped];
 
 impl Damage {
     fn strike(self, path: &PathBuf) {
@@ -129,7 +136,7 @@ async fn a_damaged_model_is_replaced_by_the_one_before() {
     }
 }
 
-/// Updates for a model that is gone do not fit the one before, and must not be mixed into it unnoticed.
+/// The model of the round under way goes bad: what was credited counts, and the others train the model before, not the lost one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_model_in_the_middle_of_a_round() {
     let params = wanted("faults-damaged-model-round");
@@ -184,4 +191,54 @@ async fn without_a_whole_model_nothing_is_begun() {
         assert!(trouble.to_string().contains(path.to_str().unwrap()), "{trouble}");
     }
     assert_eq!(files.map(|path| fs::read(path).unwrap()), before);
+}
+
+/// Trains nothing, and takes away the folder into which its update is to go.
+struct Saboteur(PathBuf);
+
+impl LocalLearner for Saboteur {
+    fn samples(&self) -> u64 {
+        1
+    }
+
+    fn prepare(&mut self, _: &Task) -> Result<()> {
+        Ok(())
+    }
+
+    fn train(&mut self, _: &RoundTask, parameters: &mut [f32]) -> Result<Trained> {
+        fs::remove_dir_all(&self.0).ok();
+        parameters.fill(1.0);
+        Ok(Trained { samples: 1, loss: 0.0 })
+    }
+}
+
+/// Updates cannot be stored for a while: the client tries again, with pauses that grow, and is credited as soon as they can.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_cannot_deliver_tries_again_with_patience() {
+    let mut params = wanted("faults-no-place");
+    (params.round.clients, params.round.cohort, params.round.rounds) = (1, 1, 1);
+    let site = Site::open(params, PARAMETERS).await;
+    let place = site.state.join("updates/0");
+    let (events, mut heard) = mpsc::unbounded_channel();
+    let params =
+        ParticipantParams { name: Some("a".to_string()), ..ParticipantParams::new(&site.url) };
+    let participant = Participant::new(params, Box::new(Saboteur(place.clone()))).unwrap();
+    let participant = participant.with_events(events);
+    let running = tokio::spawn(participant.run(std::future::pending()));
+    let joining = async { while !matches!(heard.recv().await.unwrap(), Event::Joined { .. }) {} };
+    soon("the client to join", joining).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let mut tries = 0;
+    while let Ok(event) = heard.try_recv() {
+        assert!(!matches!(event, Event::Accepted { .. } | Event::NotAccepted { .. }), "{event:?}");
+        tries += usize::from(matches!(event, Event::Disconnected { .. }));
+    }
+    // Pauses of 0.05 to 0.1 seconds that double: the sixth begins after 1.55 to 3.1 seconds and is the last or the last but one.
+    // Twice as many are still patience; with pauses that do not grow there would be forty or more.
+    assert!((1..=14).contains(&tries), "{tries} tries in 5 seconds");
+    fs::create_dir_all(&place).unwrap();
+    soon("the end of the client", running).await.unwrap().unwrap();
+    assert_eq!(site.outcome(0, 0), "reported");
+    assert_eq!(site.value(1), 1.0);
+    site.until_the_end().await;
 }

@@ -75,6 +75,12 @@ fn as_text(reply: &StatusReply) -> String {
             oldest.age, oldest.clients
         );
     }
+    let health = match reply.warnings.len() {
+        0 => "ok".to_string(),
+        1 => "1 warning".to_string(),
+        count => format!("{count} warnings"),
+    };
+    let _ = writeln!(text, "health     {health}");
     for warning in &reply.warnings {
         let _ = writeln!(text, "warning    {warning}");
     }
