@@ -165,8 +165,7 @@ fn settle(combination: &[f32], server: &mut Server, global: &mut [f32]) -> Resul
     if !all_finite(combination) {
         return Err(Error::new("combination", NOT_FINITE, "finite parameters"));
     }
-    server.apply(combination, global);
-    Ok(())
+    server.apply(combination, global)
 }
 
 /// The updates of a cohort while they are combined.

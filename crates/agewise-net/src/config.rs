@@ -213,6 +213,9 @@ impl CoordinatorParams {
                 return Err(Error::new(format!("round.{field}"), seconds, expected));
             }
         }
+        if self.state.as_os_str().is_empty() {
+            return Err(Error::new("state", "\"\"", "the name of a folder"));
+        }
         let setting = self.setting_params(round.clients).check().map_err(inside("round"))?;
         let policy: PolicySpec = round.policy.parse().map_err(inside("round"))?;
         let built = build_policy(&policy, &setting).map_err(inside("round"))?;
@@ -224,6 +227,10 @@ impl CoordinatorParams {
         if max_cohort < round.cohort || max_cohort > u64::from(u32::MAX) {
             let expected = format!("at least the cohort, {}, or 0 for twice that", round.cohort);
             return Err(Error::new("round.max_cohort", round.max_cohort, expected));
+        }
+        if round.calibrate && max_cohort < 2 * round.cohort {
+            let expected = "at least twice the cohort, as calibration has to see who comes";
+            return Err(Error::new("round.max_cohort", max_cohort, expected));
         }
         if !(1..=max_cohort).contains(&round.min_reports) {
             let expected = format!("from 1 to the largest cohort, {max_cohort}");

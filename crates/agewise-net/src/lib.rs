@@ -12,6 +12,7 @@ mod config;
 pub mod coordinator;
 mod hex;
 mod model;
+mod name;
 pub mod native;
 mod parameters;
 pub mod participant;

@@ -312,10 +312,18 @@ impl Ledger {
     }
 
     /// Ends joining.
-    pub(crate) fn close_joining(&mut self, round: u64, forced: bool) -> Result<()> {
+    pub(crate) fn close_joining(&mut self, round: u64) -> Result<()> {
         self.write()?
-            .prepare_cached("UPDATE rounds SET state = 'training', forced = ?2 WHERE round = ?1")?
-            .execute(params![round as i64, forced])?;
+            .prepare_cached("UPDATE rounds SET state = 'training' WHERE round = ?1")?
+            .execute([round as i64])?;
+        Ok(())
+    }
+
+    /// Notes that nobody has come, and one was called.
+    pub(crate) fn force(&mut self, round: u64) -> Result<()> {
+        self.write()?
+            .prepare_cached("UPDATE rounds SET forced = 1 WHERE round = ?1")?
+            .execute([round as i64])?;
         Ok(())
     }
 

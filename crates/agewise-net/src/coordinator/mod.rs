@@ -24,6 +24,7 @@ pub use trouble::Trouble;
 
 use crate::config::CoordinatorConfig;
 use crate::model::GlobalModel;
+use crate::participant::with_causes;
 use crate::proto::coordinator_server::CoordinatorServer;
 use crate::tls::ServerIdentity;
 use command::Command;
@@ -113,6 +114,20 @@ pub async fn run(
     let Coordinator { config, model, resume, identity, web, wall_clock } = coordinator;
     let address = listener.local_addr().map_err(|error| Trouble::Network(error.to_string()))?;
     check_address(address, identity.is_some())?;
+    let mut server = Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .max_concurrent_streams(MOST_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .tcp_nodelay(true);
+    if let Some(identity) = identity {
+        server = server.tls_config(identity.config()).map_err(|error| {
+            let why = with_causes(&error);
+            let expected = format!("a certificate and the key that belongs to it, as PEM ({why})");
+            agewise_core::Error::new("tls.certificate, tls.key", "these files", expected)
+        })?;
+    }
     let report_window = config.report_window();
     let state = config.params.state.clone();
     let shared = Arc::new(Shared::new(state.join(LEDGER)));
@@ -147,16 +162,6 @@ pub async fn run(
     let service = CoordinatorServer::new(service)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    let mut server = Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .max_concurrent_streams(MOST_STREAMS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .tcp_nodelay(true);
-    if let Some(identity) = identity {
-        server = server.tls_config(identity.config()).map_err(network)?;
-    }
     let incoming = TcpListenerStream::new(listener);
     let serving = server.add_service(service);
     let serving = serving.serve_with_incoming_shutdown(incoming, until_stopped(stopped));
@@ -219,6 +224,12 @@ fn prepare(
         let expected = "a folder without a run (--resume continues the one that is there)";
         return Err(agewise_core::Error::new("state", state.display(), expected).into());
     }
+    let has_models =
+        fs::read_dir(state.join("models")).is_ok_and(|mut files| files.next().is_some());
+    if !path.exists() && has_models {
+        let expected = "a folder with the ledger of its models, or without both";
+        return Err(agewise_core::Error::new("state", state.display(), expected).into());
+    }
     fs::create_dir_all(&state).map_err(Trouble::file(&state))?;
     let lock = lock(&state)?;
     let mut ledger = Ledger::open(&path)?;
@@ -260,6 +271,7 @@ fn check_facts(
         ("round.seed", params.round.seed.to_string()),
         ("model.name", params.model.name.clone()),
         ("model.data", params.model.data.clone()),
+        ("model.pixels", params.model.pixels.to_string()),
         ("parameters", parameters.to_string()),
         ("server", format!("{:?}", params.server)),
     ];

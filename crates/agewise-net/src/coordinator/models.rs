@@ -60,7 +60,7 @@ impl ModelStore {
         global: &Global,
         server: &Server,
     ) -> Result<ModelRow, Trouble> {
-        let file = format!("{:08}.safetensors", global.version);
+        let file = file_name(global.version);
         let bytes = model.encode(&global.values)?;
         let [direction, squares] = server.memory();
         let memory: Vec<u8> = to_bytes(direction).into_iter().chain(to_bytes(squares)).collect();
@@ -98,10 +98,41 @@ impl ModelStore {
                 Err(error) => damaged.push((row.version, error.to_string())),
             }
         }
+        if let Some((version, values, server)) = self.newer(model, rule, rows) {
+            return Ok(Newest { global: Global::new(version, values), server, damaged });
+        }
         let found: Vec<String> = damaged.into_iter().map(|(_, why)| why).collect();
         let found = if found.is_empty() { "none".to_string() } else { found.join("; ") };
         let folder = self.folder.display();
         Err(Trouble::Broken(format!("{folder}: {found}: expected a model that is whole")))
+    }
+
+    /// The first model after those of the ledger: a backup has the ledger of one moment and the models of a later one. There is no
+    /// checksum for it, but it has to be a whole file of this model.
+    fn newer(
+        &self,
+        model: &dyn GlobalModel,
+        rule: ServerRule,
+        rows: &[ModelRow],
+    ) -> Option<(u64, Vec<f32>, Server)> {
+        let last = rows.first()?.version;
+        let names = fs::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.file_name());
+        let version = |name: &std::ffi::OsString| {
+            name.to_str()?.strip_suffix(".safetensors")?.parse::<u64>().ok()
+        };
+        let mut versions: Vec<u64> = names.filter_map(|name| version(&name)).collect();
+        versions.retain(|&version| version > last);
+        versions.sort_unstable();
+        versions.into_iter().find_map(|version| {
+            let file = file_name(version);
+            let bytes = fs::read(self.folder.join(&file)).ok()?;
+            let memory = read_if_there(&self.folder.join(memory_name(&file))).ok()?;
+            let sha256 = checksum(&bytes, if rule == ServerRule::Average { &[] } else { &memory });
+            let (values, server) =
+                self.read(model, rule, &ModelRow { version, file, sha256 }).ok()?;
+            server.check(values.len()).ok()?;
+            Some((version, values, server))
+        })
     }
 
     fn read(
@@ -143,6 +174,10 @@ impl ModelStore {
         }
         Ok(())
     }
+}
+
+fn file_name(version: u64) -> String {
+    format!("{version:08}.safetensors")
 }
 
 fn memory_name(file: &str) -> String {

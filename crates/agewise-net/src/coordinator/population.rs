@@ -4,8 +4,8 @@ use super::ledger::{ClientRow, JoinRow, Ledger};
 use super::trouble::Trouble;
 use crate::config::CoordinatorConfig;
 use agewise_core::{
-    Ages, Error, Lots, Policy, Report, Reports, Result, Setting, SettingParams, Sizes, Start,
-    Stream, build_policy,
+    Ages, Lots, Policy, Report, Reports, Result, Setting, SettingParams, Sizes, Start, Stream,
+    build_policy,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,17 +18,6 @@ pub(crate) struct Population {
     reports: Reports,
     /// Ages of the clients with which the run begins.
     first_ages: Vec<u64>,
-}
-
-/// What a client calls itself.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    if (1..=64).contains(&name.len()) && name.chars().all(good) {
-        return Ok(());
-    }
-    let shown: String = name.chars().take(80).collect();
-    let expected = "1 to 64 letters, digits, dots, dashes and underscores";
-    Err(Error::new("name", format!("{shown:?}"), expected))
 }
 
 impl Population {

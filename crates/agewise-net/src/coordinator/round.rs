@@ -26,6 +26,15 @@ pub(crate) struct Member {
     pub(crate) joined: bool,
     /// Its report, if it was accepted.
     pub(crate) report: Option<ReportRow>,
+    /// Whether its update was found to be damaged since: it is credited, and left out.
+    pub(crate) damaged: bool,
+}
+
+impl Member {
+    /// A client that is wanted and has not come yet.
+    pub(crate) fn called(age: u64, draws: u32) -> Self {
+        Self { age, draws, joined: false, report: None, damaged: false }
+    }
 }
 
 /// A round in one of its phases.
@@ -70,7 +79,7 @@ impl Round<Joining> {
 
     /// Takes a client in.
     pub(crate) fn join(&mut self, client: u32, age: u64) -> u32 {
-        let fresh = Member { age, draws: 1, joined: false, report: None };
+        let fresh = Member::called(age, 1);
         let member = self.members.entry(client).or_insert(fresh);
         member.joined = true;
         member.draws
@@ -78,7 +87,7 @@ impl Round<Joining> {
 
     /// Calls a client, as nobody has come; everyone gets the time of a round again.
     pub(crate) fn call(&mut self, client: u32, age: u64, now: Instant, windows: Windows) {
-        self.members.insert(client, Member { age, draws: 1, joined: false, report: None });
+        self.members.insert(client, Member::called(age, 1));
         self.row.forced = true;
         self.join_until = now + windows.join;
         self.report_until = now + windows.report;
@@ -125,6 +134,7 @@ impl<Phase> Round<Phase> {
         row: RoundRow,
         rule: Rule,
         joins: Vec<JoinRow>,
+        damaged: &[u32],
         now: Instant,
         windows: Windows,
     ) -> Self {
@@ -132,7 +142,8 @@ impl<Phase> Round<Phase> {
         let members = joins.into_iter().filter(|join| inside.contains(&join.outcome));
         let members = members.map(|join| {
             let JoinRow { client, age, draws, outcome, report } = join;
-            (client, Member { age, draws, joined: outcome != Outcome::Called, report })
+            let joined = outcome != Outcome::Called;
+            (client, Member { age, draws, joined, report, damaged: damaged.contains(&client) })
         });
         Self {
             row,

@@ -99,6 +99,7 @@ fn refused(error: &Error) -> Status {
     match error.field() {
         "run" | "client" => Status::failed_precondition(error.to_string()),
         "round" => Status::aborted(error.to_string()),
+        "stream" => Status::already_exists(error.to_string()),
         _ => Status::invalid_argument(error.to_string()),
     }
 }
@@ -174,6 +175,7 @@ impl Coordinator for Service {
             let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
             let intake = Intake::begin(expected, attempt).map_err(|trouble| {
                 tracing::error!(%trouble, "an update could not be stored");
+                self.shared.metrics.troubles.inc();
                 Status::unavailable("the update could not be stored, try again")
             })?;
             let taken = self.receive(intake, &mut parts).await?;

@@ -21,6 +21,11 @@ impl Backoff {
         self.next = FIRST.min(self.longest);
     }
 
+    /// The longest that the last pause can have been.
+    pub(super) fn last(&self) -> Duration {
+        self.next / 2
+    }
+
     /// Between half of the pause and all of it.
     pub(super) fn next(&mut self) -> Duration {
         let pause = self.next;

@@ -19,7 +19,7 @@ use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// An engine that can train one client.
@@ -197,6 +197,7 @@ impl Participant {
         let mut session = Session::new(&params, state, learner, events)?;
         tokio::pin!(shutdown);
         loop {
+            let begun = Instant::now();
             let ended = tokio::select! {
                 ended = session.play() => ended,
                 () = &mut shutdown => return Ok(()),
@@ -208,7 +209,9 @@ impl Participant {
                 }
                 Ended::GaveUp(why) => return Err(why),
                 Ended::Disconnected { why, was_connected } => {
-                    if was_connected {
+                    // A coordinator that answers and cannot store anything is to be left alone, too: only a connection that lasted
+                    // longer than the pause before it was a good one.
+                    if was_connected && begun.elapsed() > backoff.last() {
                         backoff.reset();
                     }
                     tracing::debug!(client = session.name(), why, "disconnected");

@@ -13,11 +13,12 @@ use crate::rule::{Rule, RuleParams};
 use agewise_core::{Error, Seed};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Status};
 
 /// How an update is cut on its way to the coordinator.
@@ -161,10 +162,6 @@ impl Session {
             let Some(announcement) = latest.borrow_and_update().clone() else { continue };
             match announcement.state() {
                 State::Finished => return Ok(Ended::Finished),
-                State::Replaced => {
-                    let why = format!("another client runs under the name {}", self.state.name);
-                    return Ok(Ended::GaveUp(GaveUp::Refused(why)));
-                }
                 State::Joining | State::Training => {
                     self.decide(&mut coordinator, &announcement).await?;
                 }
@@ -400,7 +397,9 @@ pub(crate) fn endpoint(url: &str, trust: &crate::tls::Trust) -> Result<Endpoint,
         return Err(wrong("https://HOST:PORT, or http://HOST:PORT on loopback".to_string()));
     }
     let endpoint = Endpoint::from_shared(url.to_string())
-        .map_err(|error| wrong(format!("an address such as https://host:7070 ({error})")))?
+        .map_err(|error| wrong(format!("an address such as https://host:7070 ({error})")))?;
+    check_address(endpoint.uri()).map_err(|why| wrong(why.to_string()))?;
+    let endpoint = endpoint
         .connect_timeout(CONNECT)
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
@@ -413,6 +412,23 @@ pub(crate) fn endpoint(url: &str, trust: &crate::tls::Trust) -> Result<Endpoint,
             .map_err(|error| wrong(format!("a coordinator with TLS ({})", with_causes(&error))));
     }
     Ok(endpoint)
+}
+
+/// What an address may be: a host and a port, and without encryption only this machine.
+fn check_address(uri: &Uri) -> Result<(), &'static str> {
+    let host = uri.host().unwrap_or_default();
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let has_more = !matches!(uri.path(), "" | "/") || uri.query().is_some();
+    let port = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+    if has_more || authority.contains('@') || port.is_some_and(|_| uri.port_u16().is_none()) {
+        return Err("nothing but https://HOST:PORT, with a port up to 65535");
+    }
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    if uri.scheme_str() == Some("http") && !is_here {
+        return Err("https://: without encryption only this machine itself may be reached");
+    }
+    Ok(())
 }
 
 /// A request that has to be answered soon.

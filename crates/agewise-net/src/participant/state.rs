@@ -1,6 +1,7 @@
 //! What a client remembers: its name, its run, and since when it waits.
 
 use super::GaveUp;
+use crate::name::check_name;
 use agewise_core::Error;
 use agewise_report::write_atomically;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ impl ClientState {
     /// Reads the state in a folder, or begins one. A state that cannot be read is begun anew if a name is given: the coordinator knows
     /// the rest.
     pub(super) fn load(folder: Option<&Path>, name: Option<&str>) -> Result<Self, GaveUp> {
+        if let Some(name) = name {
+            check_name(name)?;
+        }
         let path = folder.map(|folder| folder.join(FILE));
         let stored = match &path {
             None => None,

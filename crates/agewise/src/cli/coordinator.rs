@@ -87,6 +87,10 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
             return Err(Failure::BadInput(format!("{shown}: expected no file of that name yet")));
         }
     }
+    if args.host.iter().any(String::is_empty) {
+        let expected = "names and addresses such as fl.example.org";
+        return Err(crate::core::Error::new("host", "\"\"", expected).into());
+    }
     let made = TrialCertificates::new(&args.host)?;
     let tls = folder.join("tls");
     fs::create_dir_all(&tls).map_err(|error| trouble(&tls, &error))?;
@@ -99,10 +103,11 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
     print(&format!(
         "Wrote {shown}/coordinator.toml and certificates for {}.\n\n\
          Run the coordinator:  agewise coordinator --config {shown}/coordinator.toml\n\
-         and 20 clients:       agewise swarm --clients 20 --coordinator https://localhost:7070 \
+         and 20 clients:       agewise swarm --clients 20 --coordinator https://{}:7070 \
          --ca {shown}/tls/ca.pem --data digits\n\
          and look at it:       http://127.0.0.1:7071\n",
-        args.host.join(", ")
+        args.host.join(", "),
+        args.host.first().map_or("localhost", String::as_str)
     ))
 }
 

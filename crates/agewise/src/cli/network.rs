@@ -36,7 +36,15 @@ impl TrustArgs {
     pub(crate) fn trust(&self) -> Result<Trust, Failure> {
         match &self.ca {
             None => Ok(Trust::Public),
-            Some(path) => Ok(Trust::Authority(read(path, "ca")?)),
+            Some(path) => {
+                let pem = read(path, "ca")?;
+                if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+                    let shown = path.display();
+                    let message = format!("ca = {shown}: expected a certificate as PEM");
+                    return Err(Failure::BadInput(message));
+                }
+                Ok(Trust::Authority(pem))
+            }
         }
     }
 }
@@ -121,7 +129,9 @@ impl LogArgs {
             .with_writer(std::io::stderr)
             .with_ansi(std::io::stderr().is_terminal())
             .with_target(false)
-            .with_max_level(level);
+            .with_max_level(level)
+            // A log that cannot be written (a full disk) is not a reason to end.
+            .log_internal_errors(false);
         match self.log {
             LogFormat::Text => lines.init(),
             LogFormat::Json => lines.json().init(),

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 
 fn state_name(state: State) -> &'static str {
     match state {
-        State::Unspecified | State::Replaced => "unknown",
+        State::Unspecified => "unknown",
         State::Waiting => "waiting",
         State::Joining => "joining",
         State::Training => "training",

@@ -5,15 +5,14 @@ use crate::coordinator::command::{Command, Entrance, Watching};
 use crate::coordinator::intake::Expected;
 use crate::coordinator::ledger::{ClientRow, Outcome, ReportRow};
 use crate::coordinator::models::Global;
-use crate::coordinator::population::check_name;
 use crate::coordinator::refusal::{Reason, Refusal};
 use crate::coordinator::round::Member;
 use crate::coordinator::trouble::Trouble;
 use crate::hex::hex;
+use crate::name::check_name;
 use crate::proto::{
-    AgeCount, Announcement, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest,
-    ReportHeader, ReportReply, RoundSummary, State, StatusReply, Task, WatchRequest, join_reply,
-    report_reply,
+    AgeCount, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest, ReportHeader,
+    ReportReply, RoundSummary, StatusReply, Task, WatchRequest, join_reply, report_reply,
 };
 use agewise_core::Error;
 use std::time::Instant;
@@ -132,14 +131,17 @@ impl Driver {
 
     fn watch(&mut self, request: &WatchRequest, now: Instant) -> Result<Watching, Error> {
         self.check_client(request.client, &request.run)?;
+        let client = request.client;
+        if self.watchers.get(&client).is_some_and(|watcher| !watcher.sender.is_closed()) {
+            tracing::warn!(client, "wants to listen twice: do two clients have one name?");
+            return Err(Error::new("stream", client, "a client that does not listen already"));
+        }
         let token = self.next_token;
         self.next_token += 1;
-        let (sender, announcements) = watch::channel(self.announcement(request.client, now));
-        if let Some(old) = self.watchers.insert(request.client, Watcher { token, sender }) {
-            // Nobody listens if that connection is dead, which is the usual reason.
-            let replaced =
-                Announcement { state: State::Replaced.into(), ..Announcement::default() };
-            old.sender.send(replaced).ok();
+        let (sender, announcements) = watch::channel(self.announcement(client, now));
+        self.watchers.insert(client, Watcher { token, sender });
+        if matches!(self.stage, Stage::Finished { .. }) {
+            self.told_end.insert(client);
         }
         Ok(Watching { announcements, token })
     }
@@ -247,11 +249,15 @@ impl Driver {
                 return Ok(Told::Selected);
             }
         }
-        let Stage::Joining(open) = &self.stage else {
-            return Ok(Told::Closed);
+        let (rule, clients, selected, is_open) = match &self.stage {
+            Stage::Joining(open) => (&open.rule, open.row.clients, open.members.len(), true),
+            Stage::Training(open) => (&open.rule, open.row.clients, open.members.len(), false),
+            Stage::Waiting { .. } | Stage::Finished { .. } => return Ok(Told::Closed),
         };
-        // Who enrolled after the announcement has not been counted.
-        if round < now || client >= open.row.clients {
+        let is_full = selected >= self.parts.config.max_cohort;
+        // A full cohort closes the round for joining; who comes then shall know why. Who enrolled after the announcement has not
+        // been counted.
+        if round < now || client >= clients || !(is_open || is_full) {
             return Ok(Told::Closed);
         }
         let on_record = self.population.ages().of(client);
@@ -260,19 +266,19 @@ impl Driver {
             return Err(Refusal::new(Reason::Age, detail));
         }
         if known.is_none() {
-            if !open.rule.is_local() {
+            if !rule.is_local() {
                 let detail = "the coordinator chooses, and has chosen others";
                 return Err(Refusal::new(Reason::NotCalled, detail));
             }
-            if !open.rule.takes_part(self.parts.config.seed(), round, client, age) {
+            if !rule.takes_part(self.parts.config.seed(), round, client, age) {
                 let detail = format!("the lot of client {client} does not win at age {age}");
                 return Err(Refusal::new(Reason::Lot, detail));
             }
-            if open.members.len() >= self.parts.config.max_cohort {
+            if is_full {
                 return Ok(Told::Full);
             }
         }
-        Ok(Told::Selected)
+        Ok(if is_open { Told::Selected } else { Told::Closed })
     }
 
     /// Counts a refusal where people see it.

@@ -22,7 +22,7 @@ use crate::model::GlobalModel;
 use crate::proto::{Announcement, State};
 use agewise_core::Calibrator;
 use agewise_learn::aggregate::Server;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -99,6 +99,8 @@ pub(crate) struct Driver {
     prune: bool,
     /// Since when the coordinator wants to stop.
     draining: Option<Instant>,
+    /// Who has been told that the run is over.
+    told_end: HashSet<u32>,
     /// Until when clients that were there before a start are waited for.
     reunion: Option<Instant>,
 }
@@ -138,7 +140,11 @@ impl Driver {
 
     /// Answers these questions and does what is due; all of it, or nothing.
     fn work(&mut self, batch: Vec<Command>) -> Result<(), Trouble> {
-        for command in batch {
+        // What promises nothing must not be lost with a commit that fails.
+        let (unconditional, questions): (Vec<Command>, Vec<Command>) = batch
+            .into_iter()
+            .partition(|command| matches!(command, Command::Unwatch { .. } | Command::Drain));
+        for command in unconditional.into_iter().chain(questions) {
             self.answer(command, Instant::now())?;
         }
         while self.step(Instant::now())? {}
@@ -157,6 +163,8 @@ impl Driver {
     /// Forgets everything that is not in the ledger. Who waits for an answer sees its connection fail, and asks again.
     fn begin_again(&mut self, trouble: &Trouble) {
         self.outbox.clear();
+        // Who wanted to listen, and got no answer, does not.
+        self.watchers.retain(|_, watcher| !watcher.sender.is_closed());
         self.parts.ledger.roll_back();
         match self.reload() {
             Ok(()) => self.news.everyone = true,
@@ -183,7 +191,9 @@ impl Driver {
     fn is_over(&self, now: Instant) -> bool {
         match (&self.stage, self.draining) {
             (Stage::Finished { since }, _) => {
-                let heard = self.watchers.is_empty() || now >= *since + FAREWELL;
+                // Who was away for a moment shall hear it, too.
+                let all_know = self.told_end.len() >= self.population.len() as usize;
+                let heard = (all_know && self.watchers.is_empty()) || now >= *since + FAREWELL;
                 heard && (self.draining.is_some() || !self.parts.config.params.serve_after_end)
             }
             (Stage::Waiting { .. }, Some(_)) => true,

@@ -10,7 +10,7 @@ use crate::coordinator::trouble::Trouble;
 use crate::rule::RuleParams;
 use agewise_core::Calibrator;
 use agewise_learn::aggregate::Server;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 /// What the ledger says about a run.
@@ -42,11 +42,16 @@ impl Driver {
             warnings,
             prune: true,
             draining: None,
+            told_end: HashSet::new(),
             reunion: Some(Instant::now() + REUNION),
         };
         driver.parts.ledger.commit()?;
         driver.publish();
         tracing::info!(run = driver.run_name(), round = driver.round_number(), "ready");
+        if driver.population.len() > 0 {
+            let (known, seconds) = (driver.population.len(), REUNION.as_secs());
+            tracing::info!(known, "waiting up to {seconds} seconds for clients to come back");
+        }
         Ok(driver)
     }
 
@@ -135,10 +140,14 @@ fn resume_round(
         parts.ledger.train_version(round, version, &note)?;
         row.model = version;
     }
+    // Whoever has restored a backup has not restored this.
+    parts.spool.begin(round)?;
+    let mut damaged = Vec::new();
     for join in &joins {
         let Some(report) = &join.report else { continue };
         let path = parts.spool.place(round, join.client, &report.sha256);
         if stored_checksum(&path).as_ref() != Some(&report.sha256) {
+            damaged.push(join.client);
             let (client, path) = (join.client, path.display());
             let what = format!("round {round}: the update of client {client} is damaged ({path})");
             warnings.push(format!("{what}: it counts as reported, and is left out of the model"));
@@ -158,8 +167,8 @@ fn resume_round(
         report: parts.config.report_window(),
     };
     Ok(if row.is_joining {
-        Stage::Joining(Round::resume(row, rule, joins, now, windows))
+        Stage::Joining(Round::resume(row, rule, joins, &damaged, now, windows))
     } else {
-        Stage::Training(Round::resume(row, rule, joins, now, windows))
+        Stage::Training(Round::resume(row, rule, joins, &damaged, now, windows))
     })
 }

@@ -9,6 +9,7 @@ use crate::coordinator::trouble::Trouble;
 use crate::proto::{Announcement, State};
 use crate::rule::RuleParams;
 use agewise_core::{Availability, EmptyCohort};
+use agewise_learn::aggregate::Server;
 use agewise_learn::combine::Offered;
 use std::time::{Duration, Instant};
 
@@ -95,10 +96,10 @@ impl Driver {
         for pick in called {
             let age = ages.of(pick.client);
             self.parts.ledger.join(number, pick.client, age, Outcome::Called, pick.draws)?;
-            let member = Member { age, draws: pick.draws, joined: false, report: None };
-            members.push((pick.client, member));
+            members.push((pick.client, Member::called(age, pick.draws)));
         }
-        tracing::info!(round = number, available = row.available, "announced");
+        let available = row.available;
+        self.outbox.push(Box::new(move || tracing::info!(round = number, available, "announced")));
         let round = Round::announce(row, rule, members.into_iter(), now, self.windows());
         self.stage = Stage::Joining(round);
         self.news.everyone = true;
@@ -117,7 +118,7 @@ impl Driver {
         {
             let age = self.population.ages().of(client);
             self.parts.ledger.join(number, client, age, Outcome::Called, 1)?;
-            self.parts.ledger.close_joining(number, true)?;
+            self.parts.ledger.force(number)?;
             let windows = self.windows();
             round.call(client, age, now, windows);
             tracing::info!(round = number, client, "nobody came: called");
@@ -125,7 +126,7 @@ impl Driver {
             self.stage = Stage::Joining(round);
             return Ok(());
         }
-        self.parts.ledger.close_joining(number, round.row.forced)?;
+        self.parts.ledger.close_joining(number)?;
         self.stage = Stage::Training(round.close());
         Ok(())
     }
@@ -160,10 +161,16 @@ impl Driver {
         };
         let mut next = None;
         let begun = Instant::now();
-        if enough {
+        let made = if enough {
             // Nobody gets an answer while this takes its time; whoever looks shall see why.
             self.publish_as(State::Aggregating, round.selected(), reported);
-            let (global, server) = self.combine(round, &mut end)?;
+            self.combine(round, &mut end)?
+        } else {
+            let needed = self.parts.config.params.round.min_reports;
+            end.note = Some(format!("{reported} reports, {needed} are needed for a model"));
+            None
+        };
+        if let Some((global, server)) = made {
             let global = Global::new(number + 1, global);
             let every = self.parts.config.params.model.eval_every;
             let rounds = self.parts.config.params.round.rounds;
@@ -176,9 +183,6 @@ impl Driver {
             end.model = Some(self.parts.models.write(&*self.parts.model, &global, &server)?);
             end.committed = true;
             next = Some((global, server));
-        } else {
-            let needed = self.parts.config.params.round.min_reports;
-            end.note = Some(format!("{reported} reports, {needed} are needed for a model"));
         }
         let aggregated = begun.elapsed();
         end.seconds =
@@ -197,6 +201,9 @@ impl Driver {
             seconds = end.seconds,
             "over"
         );
+        if let Some(note) = &end.note {
+            tracing::warn!(round = number, note, "not as it should be");
+        }
         let credited = round.members.iter().filter_map(|(&client, member)| {
             member.report.as_ref().map(|report| (client, report.loss, report.seconds))
         });
@@ -219,12 +226,12 @@ impl Driver {
         Ok(())
     }
 
-    /// The next model and the server's next memory. Notes weights, and updates that could not be used.
+    /// The next model and the server's next memory, if enough updates can be used. Notes weights, and updates that cannot.
     fn combine(
         &self,
         round: &Round<Aggregating>,
         end: &mut RoundEnd,
-    ) -> Result<(Vec<f32>, agewise_learn::aggregate::Server), Trouble> {
+    ) -> Result<Option<(Vec<f32>, Server)>, Trouble> {
         let config = &self.parts.config;
         let (setting, policy) = self.population.problem(config)?;
         let picks = round.picks();
@@ -239,8 +246,13 @@ impl Driver {
         let mut members = Vec::new();
         let mut paths = Vec::new();
         for (pick, &weight) in picks.iter().zip(&weights) {
-            let report = round.members.get(&pick.client).and_then(|member| member.report.as_ref());
-            let missing = report.is_none().then(|| "no report".to_string());
+            let member = round.members.get(&pick.client);
+            let report = member.and_then(|member| member.report.as_ref());
+            let missing = match (report, member) {
+                (None, _) => Some("no report".to_string()),
+                (_, Some(Member { damaged: true, .. })) => Some("damaged on disk".to_string()),
+                _ => None,
+            };
             members.push(Offered { client: pick.client, weight, missing });
             let sha256 = report.map_or(&[][..], |report| &report.sha256);
             paths.push(self.parts.spool.place(round.number(), pick.client, sha256));
@@ -250,16 +262,20 @@ impl Driver {
         let mut files = UpdateFiles::new(paths);
         let memory = config.memory();
         let taken = config.combine.apply(&members, &mut files, memory, &mut server, &mut global)?;
-        let awaited = |member: &Offered| member.missing.is_none();
-        let refused = members.iter().zip(taken).filter(|(member, _)| awaited(member));
-        let refused: Vec<String> =
-            refused.filter_map(|(_, taken)| taken.err().map(|why| why.to_string())).collect();
-        if !refused.is_empty() {
-            tracing::warn!(round = round.number(), ?refused, "updates that could not be used");
-            end.note = Some(refused.join("; "));
+        let usable = taken.iter().filter(|taken| taken.is_ok()).count();
+        let awaited =
+            |client: u32| round.members.get(&client).is_some_and(|member| member.report.is_some());
+        let unusable = taken.into_iter().filter_map(Result::err);
+        let unusable: Vec<String> =
+            unusable.filter(|why| awaited(why.client)).map(|why| why.to_string()).collect();
+        if !unusable.is_empty() {
+            end.note = Some(unusable.join("; "));
+        }
+        if (usable as u64) < config.params.round.min_reports {
+            return Ok(None);
         }
         end.weights = picks.iter().map(|pick| pick.client).zip(weights).collect();
-        Ok((global, server))
+        Ok(Some((global, server)))
     }
 
     pub(super) fn rule_params(&self, clients: u32, interval: f64) -> RuleParams {
@@ -296,6 +312,9 @@ impl Driver {
             if let Some(watcher) = self.watchers.get(&client) {
                 // Nobody listens if the connection has just ended.
                 watcher.sender.send(announcement).ok();
+                if matches!(self.stage, Stage::Finished { .. }) {
+                    self.told_end.insert(client);
+                }
                 announced += 1;
             }
         }

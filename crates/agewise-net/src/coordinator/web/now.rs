@@ -39,7 +39,7 @@ pub(super) fn section(live: Option<&Live>, seen: Option<&Seen>) -> String {
 /// One word for where the run stands.
 pub(super) fn state_name(live: Option<&Live>) -> &'static str {
     match live.map(|live| live.state) {
-        None | Some(State::Unspecified | State::Replaced) => "starting",
+        None | Some(State::Unspecified) => "starting",
         Some(State::Waiting) => "waiting",
         Some(State::Joining) => "joining",
         Some(State::Training) => "training",
@@ -55,9 +55,7 @@ fn words(live: Option<&Live>, seen: Option<&Seen>) -> String {
     };
     let Live { round, rounds, selected, reported, connected, target, .. } = live;
     match live.state {
-        State::Unspecified | State::Replaced => {
-            "Not ready: the coordinator is starting".to_string()
-        }
+        State::Unspecified => "Not ready: the coordinator is starting".to_string(),
         State::Waiting => {
             let params = seen.and_then(|seen| seen.params.as_ref()).map(|params| &params.round);
             let needed =
