@@ -66,7 +66,6 @@ impl Driver {
                 if self.draining.is_none() {
                     tracing::info!("draining");
                     self.draining = Some(now);
-                    self.news.everyone = true;
                 }
             }
         }

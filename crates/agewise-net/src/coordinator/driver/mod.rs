@@ -210,13 +210,23 @@ impl Driver {
         Windows { join: config.join_window(), report: config.report_window() }
     }
 
+    /// Where the run stands, for those who look at it.
     fn state(&self) -> State {
         match &self.stage {
             Stage::Finished { .. } => State::Finished,
             _ if self.draining.is_some() => State::Draining,
+            _ => self.announced_state(),
+        }
+    }
+
+    /// What clients are told: a round goes on as it was announced, also if the coordinator is about to stop.
+    fn announced_state(&self) -> State {
+        match &self.stage {
+            Stage::Waiting { .. } if self.draining.is_some() => State::Draining,
             Stage::Waiting { .. } => State::Waiting,
             Stage::Joining(_) => State::Joining,
             Stage::Training(_) => State::Training,
+            Stage::Finished { .. } => State::Finished,
         }
     }
 

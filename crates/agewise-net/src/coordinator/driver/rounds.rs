@@ -56,8 +56,7 @@ impl Driver {
         let is_full = round.selected() >= self.parts.config.max_cohort;
         // Where clients decide nobody knows whether another one comes; who was called is known.
         let is_complete = (!round.rule.is_local() || round.row.forced) && round.everyone_came();
-        let hurry = self.draining.is_some() && round.selected() > 0;
-        is_full || is_complete || hurry || now >= round.join_until()
+        is_full || is_complete || now >= round.join_until()
     }
 
     /// Announces the next round.
@@ -325,7 +324,7 @@ impl Driver {
     pub(super) fn announcement(&self, client: u32, now: Instant) -> Announcement {
         let mut announcement = Announcement {
             run: self.parts.run.clone(),
-            state: self.state().into(),
+            state: self.announced_state().into(),
             round: self.round_number(),
             seed: self.parts.config.seed().0,
             clients: self.population.len(),
@@ -351,10 +350,6 @@ impl Driver {
                 announcement.called = is_awaited(round, client);
             }
             Stage::Waiting { .. } | Stage::Finished { .. } => {}
-        }
-        if announcement.called && self.draining.is_some() {
-            // The members of the cohort still have something to do.
-            announcement.state = State::Training.into();
         }
         announcement
     }
