@@ -67,6 +67,9 @@ pub fn local_optima(
     budget: &OptimumBudget,
     seed: Seed,
 ) -> Result<Vec<f64>> {
+    if budget.epochs == 0 {
+        return Err(Error::new("epochs", 0, "at least 1"));
+    }
     budget.stage(0, 1.0).check()?;
     let results = Results::new(clients.len());
     crew.work(clients.len(), Buffers::default, |worker, buffers, client| {
