@@ -1,5 +1,6 @@
 //! What a coordinator is asked to do: parameters from outside, checked into a configuration that can be run.
 
+use crate::rule::RuleParams;
 use agewise_core::{
     EmptyCohort, Error, PolicySpec, Result, Seed, SettingParams, Start, Weighting, build_policy,
     find_policy,
@@ -274,6 +275,17 @@ impl CoordinatorConfig {
     /// The seed of the run.
     pub fn seed(&self) -> Seed {
         Seed(self.params.round.seed)
+    }
+
+    /// What clients decide by in a population of so many, with this interval.
+    pub(crate) fn rule_params(&self, clients: u32, interval: f64) -> RuleParams {
+        RuleParams {
+            policy: self.policy.clone(),
+            max_age: self.params.round.max_age as u32,
+            clients,
+            cohort: self.params.round.cohort as u32,
+            interval,
+        }
     }
 
     pub(crate) fn join_window(&self) -> Duration {

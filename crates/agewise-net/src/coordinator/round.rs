@@ -1,10 +1,12 @@
 //! A round as a typed sequence of phases: joining, training, aggregating. What a phase does not allow does not compile.
 
-use super::ledger::{JoinRow, Outcome, ReportRow, RoundRow};
+use super::ledger::{ReportRow, RoundRow};
+use crate::config::CoordinatorConfig;
 use crate::rule::Rule;
 use agewise_core::Pick;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 /// Clients may join; who has joined may train and report.
@@ -37,17 +39,50 @@ impl Member {
     }
 }
 
-/// A round in one of its phases.
+/// A round under way: what it has in every phase.
 #[derive(Debug)]
-pub(crate) struct Round<Phase> {
+pub(crate) struct Course {
     pub(crate) row: RoundRow,
     pub(crate) rule: Rule,
     /// By number: also the order in which updates are summed up.
     pub(crate) members: BTreeMap<u32, Member>,
     pub(crate) announced: Instant,
-    join_until: Instant,
-    report_until: Instant,
-    phase: PhantomData<Phase>,
+    pub(crate) join_until: Instant,
+    pub(crate) report_until: Instant,
+}
+
+impl Course {
+    /// A round that is announced, now or again, with these clients in it.
+    pub(crate) fn begin(
+        row: RoundRow,
+        rule: Rule,
+        members: BTreeMap<u32, Member>,
+        now: Instant,
+        windows: Windows,
+    ) -> Self {
+        let Windows { join, report } = windows;
+        let (join_until, report_until) = (now + join, now + report);
+        Self { row, rule, members, announced: now, join_until, report_until }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.row.round
+    }
+
+    /// How many have joined.
+    pub(crate) fn selected(&self) -> usize {
+        self.members.values().filter(|member| member.joined).count()
+    }
+
+    /// How many reports were accepted.
+    pub(crate) fn reported(&self) -> usize {
+        self.members.values().filter(|member| member.report.is_some()).count()
+    }
+
+    /// Whether the coordinator counts on a client.
+    pub(crate) fn awaits(&self, client: u32) -> bool {
+        self.members.get(&client).is_some_and(|member| member.report.is_none())
+    }
 }
 
 /// How long the phases last.
@@ -57,30 +92,42 @@ pub(crate) struct Windows {
     pub(crate) report: Duration,
 }
 
+impl Windows {
+    pub(crate) fn of(config: &CoordinatorConfig) -> Self {
+        Self { join: config.join_window(), report: config.report_window() }
+    }
+}
+
+/// A round in one of its phases.
+#[derive(Debug)]
+pub(crate) struct Round<Phase> {
+    course: Course,
+    phase: PhantomData<Phase>,
+}
+
+impl<Phase> Deref for Round<Phase> {
+    type Target = Course;
+
+    fn deref(&self) -> &Course {
+        &self.course
+    }
+}
+
+impl<Phase> DerefMut for Round<Phase> {
+    fn deref_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+}
+
 impl Round<Joining> {
-    /// Announces a round, in which these clients are wanted.
-    pub(crate) fn announce(
-        row: RoundRow,
-        rule: Rule,
-        called: impl Iterator<Item = (u32, Member)>,
-        now: Instant,
-        windows: Windows,
-    ) -> Self {
-        Self {
-            row,
-            rule,
-            members: called.collect(),
-            announced: now,
-            join_until: now + windows.join,
-            report_until: now + windows.report,
-            phase: PhantomData,
-        }
+    /// A round that clients may join.
+    pub(crate) fn open(course: Course) -> Self {
+        Self { course, phase: PhantomData }
     }
 
-    /// Takes a client in.
+    /// Takes a client in. Gives how often it was drawn.
     pub(crate) fn join(&mut self, client: u32, age: u64) -> u32 {
-        let fresh = Member::called(age, 1);
-        let member = self.members.entry(client).or_insert(fresh);
+        let member = self.members.entry(client).or_insert_with(|| Member::called(age, 1));
         member.joined = true;
         member.draws
     }
@@ -98,17 +145,18 @@ impl Round<Joining> {
         !self.members.is_empty() && self.members.values().all(|member| member.joined)
     }
 
-    pub(crate) fn join_until(&self) -> Instant {
-        self.join_until
-    }
-
     /// Nobody else may join.
     pub(crate) fn close(self) -> Round<Training> {
-        self.turn()
+        Round::closed(self.course)
     }
 }
 
 impl Round<Training> {
+    /// A round whose cohort is complete.
+    pub(crate) fn closed(course: Course) -> Self {
+        Self { course, phase: PhantomData }
+    }
+
     /// Whether every report that is awaited has come.
     pub(crate) fn everyone_reported(&self) -> bool {
         self.members.values().all(|member| !member.joined || member.report.is_some())
@@ -116,7 +164,7 @@ impl Round<Training> {
 
     /// No report counts any more.
     pub(crate) fn close(self) -> Round<Aggregating> {
-        self.turn()
+        Round { course: self.course, phase: PhantomData }
     }
 }
 
@@ -125,57 +173,5 @@ impl Round<Aggregating> {
     pub(crate) fn picks(&self) -> Vec<Pick> {
         let joined = self.members.iter().filter(|(_, member)| member.joined);
         joined.map(|(&client, member)| Pick { client, draws: member.draws }).collect()
-    }
-}
-
-impl<Phase> Round<Phase> {
-    /// A round that was under way when the coordinator stopped: everyone gets its time again.
-    pub(crate) fn resume(
-        row: RoundRow,
-        rule: Rule,
-        joins: Vec<JoinRow>,
-        damaged: &[u32],
-        now: Instant,
-        windows: Windows,
-    ) -> Self {
-        let inside = [Outcome::Called, Outcome::Selected, Outcome::Reported];
-        let members = joins.into_iter().filter(|join| inside.contains(&join.outcome));
-        let members = members.map(|join| {
-            let JoinRow { client, age, draws, outcome, report } = join;
-            let joined = outcome != Outcome::Called;
-            (client, Member { age, draws, joined, report, damaged: damaged.contains(&client) })
-        });
-        Self {
-            row,
-            rule,
-            members: members.collect(),
-            announced: now,
-            join_until: now + windows.join,
-            report_until: now + windows.report,
-            phase: PhantomData,
-        }
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.row.round
-    }
-
-    pub(crate) fn report_until(&self) -> Instant {
-        self.report_until
-    }
-
-    /// Who has joined.
-    pub(crate) fn selected(&self) -> usize {
-        self.members.values().filter(|member| member.joined).count()
-    }
-
-    /// Whose report was accepted.
-    pub(crate) fn reported(&self) -> usize {
-        self.members.values().filter(|member| member.report.is_some()).count()
-    }
-
-    fn turn<Next>(self) -> Round<Next> {
-        let Self { row, rule, members, announced, join_until, report_until, phase: _ } = self;
-        Round { row, rule, members, announced, join_until, report_until, phase: PhantomData }
     }
 }

@@ -6,7 +6,7 @@ use crate::coordinator::intake::Expected;
 use crate::coordinator::ledger::{ClientRow, Outcome, ReportRow};
 use crate::coordinator::models::Global;
 use crate::coordinator::refusal::{Reason, Refusal};
-use crate::coordinator::round::Member;
+use crate::coordinator::round::{Course, Member};
 use crate::coordinator::trouble::Trouble;
 use crate::hex::hex;
 use crate::name::check_name;
@@ -165,11 +165,7 @@ impl Driver {
 
     /// The member of the round under way.
     fn member(&self, client: u32) -> Option<&Member> {
-        match &self.stage {
-            Stage::Joining(round) => round.members.get(&client),
-            Stage::Training(round) => round.members.get(&client),
-            Stage::Waiting { .. } | Stage::Finished { .. } => None,
-        }
+        self.stage.course().and_then(|course| course.members.get(&client))
     }
 
     /// Since when a client waits; who has reported in this round waits from the next one on.
@@ -210,11 +206,7 @@ impl Driver {
             }
         };
         reply.outcome = told.into();
-        let until = match &self.stage {
-            Stage::Joining(round) => Some(round.report_until()),
-            Stage::Training(round) => Some(round.report_until()),
-            Stage::Waiting { .. } | Stage::Finished { .. } => None,
-        };
+        let until = self.stage.course().map(|course| course.report_until);
         let left = until.map_or(0, |until| until.saturating_duration_since(now).as_millis());
         reply.report_millis = u32::try_from(left).unwrap_or(u32::MAX);
         Ok(Ok(reply))
@@ -248,15 +240,14 @@ impl Driver {
                 return Ok(Told::Selected);
             }
         }
-        let (rule, clients, selected, is_open) = match &self.stage {
-            Stage::Joining(open) => (&open.rule, open.row.clients, open.members.len(), true),
-            Stage::Training(open) => (&open.rule, open.row.clients, open.members.len(), false),
-            Stage::Waiting { .. } | Stage::Finished { .. } => return Ok(Told::Closed),
+        let Some(Course { row, rule, members, .. }) = self.stage.course() else {
+            return Ok(Told::Closed);
         };
-        let is_full = selected >= self.parts.config.max_cohort;
+        let is_open = matches!(self.stage, Stage::Joining(_));
+        let is_full = members.len() >= self.parts.config.max_cohort;
         // A full cohort closes the round for joining; who comes then shall know why. Who enrolled after the announcement has not
         // been counted.
-        if round < now || client >= clients || !(is_open || is_full) {
+        if round < now || client >= row.clients || !(is_open || is_full) {
             return Ok(Told::Closed);
         }
         let on_record = self.population.ages().of(client);
@@ -443,15 +434,9 @@ impl Driver {
             sha256: header.sha256.clone(),
         };
         self.parts.ledger.accept(header.round, header.client, &report)?;
-        let members = match &mut self.stage {
-            Stage::Joining(round) => &mut round.members,
-            Stage::Training(round) => &mut round.members,
-            // Checked above: the round is under way.
-            Stage::Waiting { .. } | Stage::Finished { .. } => {
-                return Ok(self.accepted(header.client));
-            }
-        };
-        if let Some(member) = members.get_mut(&header.client) {
+        let member =
+            self.stage.course_mut().and_then(|course| course.members.get_mut(&header.client));
+        if let Some(member) = member {
             member.report = Some(report);
         }
         self.parts.shared.metrics.report("accepted");
@@ -460,11 +445,7 @@ impl Driver {
 
     fn status(&self) -> Result<StatusReply, Trouble> {
         let history = self.parts.ledger.history(STATUS_ROUNDS)?.into_iter();
-        let (selected, reported) = match &self.stage {
-            Stage::Joining(round) => (round.selected(), round.reported()),
-            Stage::Training(round) => (round.selected(), round.reported()),
-            Stage::Waiting { .. } | Stage::Finished { .. } => (0, 0),
-        };
+        let (selected, reported) = self.cohort_so_far();
         let params = &self.parts.config.params.round;
         let counts = self.population.age_counts().into_iter();
         Ok(StatusReply {

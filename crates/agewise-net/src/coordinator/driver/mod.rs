@@ -14,7 +14,7 @@ use super::intake::Spool;
 use super::ledger::Ledger;
 use super::models::{Global, ModelStore};
 use super::population::Population;
-use super::round::{Joining, Round, Training, Windows};
+use super::round::{Course, Joining, Round, Training};
 use super::shared::{Live, Shared};
 use super::trouble::Trouble;
 use crate::config::CoordinatorConfig;
@@ -50,6 +50,25 @@ pub(crate) enum Stage {
     Finished {
         since: Instant,
     },
+}
+
+impl Stage {
+    /// The round under way.
+    fn course(&self) -> Option<&Course> {
+        match self {
+            Self::Joining(round) => Some(round),
+            Self::Training(round) => Some(round),
+            Self::Waiting { .. } | Self::Finished { .. } => None,
+        }
+    }
+
+    fn course_mut(&mut self) -> Option<&mut Course> {
+        match self {
+            Self::Joining(round) => Some(round),
+            Self::Training(round) => Some(round),
+            Self::Waiting { .. } | Self::Finished { .. } => None,
+        }
+    }
 }
 
 /// A client that listens.
@@ -179,8 +198,8 @@ impl Driver {
         let due = match &self.stage {
             Stage::Waiting { until } if self.may_begin() => *until,
             Stage::Waiting { .. } => far,
-            Stage::Joining(round) => round.join_until(),
-            Stage::Training(round) => round.report_until(),
+            Stage::Joining(round) => round.join_until,
+            Stage::Training(round) => round.report_until,
             Stage::Finished { since } => *since + FAREWELL,
         };
         let drained = self.draining.map_or(far, |since| since + self.parts.config.drain_window());
@@ -203,11 +222,6 @@ impl Driver {
             (Stage::Training(_), Some(since)) => now >= since + self.parts.config.drain_window(),
             (_, None) => false,
         }
-    }
-
-    fn windows(&self) -> Windows {
-        let config = &self.parts.config;
-        Windows { join: config.join_window(), report: config.report_window() }
     }
 
     /// Where the run stands, for those who look at it.
@@ -245,12 +259,13 @@ impl Driver {
 
     /// Shows where the run stands to everyone who looks without asking.
     fn publish(&self) {
-        let (selected, reported) = match &self.stage {
-            Stage::Joining(round) => (round.selected(), round.reported()),
-            Stage::Training(round) => (round.selected(), round.reported()),
-            _ => (0, 0),
-        };
+        let (selected, reported) = self.cohort_so_far();
         self.publish_as(self.state(), selected, reported);
+    }
+
+    /// How many have joined the round under way, and how many have reported.
+    fn cohort_so_far(&self) -> (usize, usize) {
+        self.stage.course().map_or((0, 0), |course| (course.selected(), course.reported()))
     }
 
     fn publish_as(&self, state: State, selected: usize, reported: usize) {

@@ -2,15 +2,14 @@
 
 use super::{Driver, News, Parts, REUNION, Stage};
 use crate::coordinator::intake::stored_checksum;
-use crate::coordinator::ledger::{JoinRow, RoundRow};
+use crate::coordinator::ledger::{JoinRow, Outcome, RoundRow};
 use crate::coordinator::models::{Global, Newest};
 use crate::coordinator::population::Population;
-use crate::coordinator::round::Round;
+use crate::coordinator::round::{Course, Member, Round, Windows};
 use crate::coordinator::trouble::Trouble;
-use crate::rule::RuleParams;
 use agewise_core::Calibrator;
 use agewise_learn::aggregate::Server;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 /// What the ledger says about a run.
@@ -142,33 +141,27 @@ fn resume_round(
     }
     // Whoever has restored a backup has not restored this.
     parts.spool.begin(round)?;
-    let mut damaged = Vec::new();
-    for join in &joins {
-        let Some(report) = &join.report else { continue };
-        let path = parts.spool.place(round, join.client, &report.sha256);
-        if stored_checksum(&path).as_ref() != Some(&report.sha256) {
-            damaged.push(join.client);
-            let (client, path) = (join.client, path.display());
-            let what = format!("round {round}: the update of client {client} is damaged ({path})");
+    let inside = [Outcome::Called, Outcome::Selected, Outcome::Reported];
+    let mut members = BTreeMap::new();
+    for join in joins.into_iter().filter(|join| inside.contains(&join.outcome)) {
+        let JoinRow { client, age, draws, outcome, report } = join;
+        let joined = outcome != Outcome::Called;
+        let damaged = report.as_ref().is_some_and(|report| {
+            let path = parts.spool.place(round, client, &report.sha256);
+            stored_checksum(&path).as_ref() != Some(&report.sha256)
+        });
+        if damaged {
+            let what = format!("round {round}: the stored update of client {client} is damaged");
             warnings.push(format!("{what}: it counts as reported, and is left out of the model"));
         }
+        members.insert(client, Member { age, draws, joined, report, damaged });
     }
-    let params = &parts.config.params.round;
-    let rule = RuleParams {
-        policy: parts.config.policy.clone(),
-        max_age: params.max_age as u32,
-        clients: row.clients,
-        cohort: params.cohort as u32,
-        interval: row.interval,
-    };
-    let rule = rule.build()?;
-    let windows = crate::coordinator::round::Windows {
-        join: parts.config.join_window(),
-        report: parts.config.report_window(),
-    };
-    Ok(if row.is_joining {
-        Stage::Joining(Round::resume(row, rule, joins, &damaged, now, windows))
+    let rule = parts.config.rule_params(row.clients, row.interval).build()?;
+    let is_joining = row.is_joining;
+    let course = Course::begin(row, rule, members, now, Windows::of(&parts.config));
+    Ok(if is_joining {
+        Stage::Joining(Round::open(course))
     } else {
-        Stage::Training(Round::resume(row, rule, joins, &damaged, now, windows))
+        Stage::Training(Round::closed(course))
     })
 }

@@ -4,13 +4,13 @@ use super::{Driver, Stage};
 use crate::coordinator::intake::UpdateFiles;
 use crate::coordinator::ledger::{Outcome, RoundEnd, RoundRow};
 use crate::coordinator::models::Global;
-use crate::coordinator::round::{Aggregating, Joining, Member, Round};
+use crate::coordinator::round::{Aggregating, Course, Joining, Member, Round, Windows};
 use crate::coordinator::trouble::Trouble;
 use crate::proto::{Announcement, State};
-use crate::rule::RuleParams;
-use agewise_core::{Availability, EmptyCohort};
+use agewise_core::{Availability, EmptyCohort, Setting};
 use agewise_learn::aggregate::Server;
 use agewise_learn::combine::Offered;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl Driver {
@@ -27,7 +27,7 @@ impl Driver {
                 self.close_joining(round, now)?;
                 Ok(true)
             }
-            Stage::Training(round) if round.everyone_reported() || now >= round.report_until() => {
+            Stage::Training(round) if round.everyone_reported() || now >= round.report_until => {
                 self.end_round(&round.close(), now)?;
                 Ok(true)
             }
@@ -56,26 +56,20 @@ impl Driver {
         let is_full = round.selected() >= self.parts.config.max_cohort;
         // Where clients decide nobody knows whether another one comes; who was called is known.
         let is_complete = (!round.rule.is_local() || round.row.forced) && round.everyone_came();
-        is_full || is_complete || now >= round.join_until()
+        is_full || is_complete || now >= round.join_until
     }
 
     /// Announces the next round.
     fn begin_round(&mut self, now: Instant) -> Result<(), Trouble> {
         let number = self.round_number();
         let config = &self.parts.config;
-        let rule = self.rule_params(self.population.len(), self.interval()).build()?;
+        let rule = config.rule_params(self.population.len(), self.interval()).build()?;
         let mut called = Vec::new();
         let mut forced = false;
         if !rule.is_local() {
             let (setting, mut policy) = self.population.problem(config)?;
             let mask = self.connected();
-            let round = agewise_core::Round::new(
-                &setting,
-                config.seed(),
-                self.population.ages(),
-                Availability::Only(&mask),
-                self.population.reports(),
-            )?;
+            let round = self.seen(&setting, Availability::Only(&mask))?;
             (called, forced) = round.choose(&mut *policy);
         }
         self.parts.spool.begin(number)?;
@@ -91,16 +85,17 @@ impl Driver {
         };
         self.parts.ledger.begin_round(&row, &self.population.age_counts())?;
         let ages = self.population.ages();
-        let mut members = Vec::new();
+        let mut members = BTreeMap::new();
         for pick in called {
             let age = ages.of(pick.client);
             self.parts.ledger.join(number, pick.client, age, Outcome::Called, pick.draws)?;
-            members.push((pick.client, Member::called(age, pick.draws)));
+            members.insert(pick.client, Member::called(age, pick.draws));
         }
         let available = row.available;
         self.outbox.push(Box::new(move || tracing::info!(round = number, available, "announced")));
-        let round = Round::announce(row, rule, members.into_iter(), now, self.windows());
-        self.stage = Stage::Joining(round);
+        let windows = Windows::of(&self.parts.config);
+        let course = Course::begin(row, rule, members, now, windows);
+        self.stage = Stage::Joining(Round::open(course));
         self.news.everyone = true;
         self.reunion = None;
         Ok(())
@@ -118,7 +113,7 @@ impl Driver {
             let age = self.population.ages().of(client);
             self.parts.ledger.join(number, client, age, Outcome::Called, 1)?;
             self.parts.ledger.force(number)?;
-            let windows = self.windows();
+            let windows = Windows::of(&self.parts.config);
             round.call(client, age, now, windows);
             tracing::info!(round = number, client, "nobody came: called");
             self.news.clients.push(client);
@@ -131,17 +126,9 @@ impl Driver {
     }
 
     fn forced_client(&self) -> Result<Option<u32>, Trouble> {
-        let config = &self.parts.config;
-        let (setting, _) = self.population.problem(config)?;
+        let (setting, _) = self.population.problem(&self.parts.config)?;
         let mask = self.connected();
-        let round = agewise_core::Round::new(
-            &setting,
-            config.seed(),
-            self.population.ages(),
-            Availability::Only(&mask),
-            self.population.reports(),
-        )?;
-        Ok(round.forced_client())
+        Ok(self.seen(&setting, Availability::Only(&mask))?.forced_client())
     }
 
     /// Makes a model of what was reported, and puts the end of the round into the ledger in one step.
@@ -234,13 +221,7 @@ impl Driver {
         let config = &self.parts.config;
         let (setting, policy) = self.population.problem(config)?;
         let picks = round.picks();
-        let seen = agewise_core::Round::new(
-            &setting,
-            config.seed(),
-            self.population.ages(),
-            Availability::Everyone,
-            self.population.reports(),
-        )?;
+        let seen = self.seen(&setting, Availability::Everyone)?;
         let weights = seen.weigh(&*policy, config.weighting, &picks);
         let mut members = Vec::new();
         let mut paths = Vec::new();
@@ -277,15 +258,15 @@ impl Driver {
         Ok(Some((global, server)))
     }
 
-    pub(super) fn rule_params(&self, clients: u32, interval: f64) -> RuleParams {
-        let params = &self.parts.config.params.round;
-        RuleParams {
-            policy: self.parts.config.policy.clone(),
-            max_age: params.max_age as u32,
-            clients,
-            cohort: params.cohort as u32,
-            interval,
-        }
+    /// The present round as policies see it.
+    fn seen<'a>(
+        &'a self,
+        setting: &'a Setting,
+        availability: Availability<'a>,
+    ) -> Result<agewise_core::Round<'a>, Trouble> {
+        let (ages, reports) = (self.population.ages(), self.population.reports());
+        let seed = self.parts.config.seed();
+        Ok(agewise_core::Round::new(setting, seed, ages, availability, reports)?)
     }
 
     /// Who is connected, by number.
@@ -335,29 +316,17 @@ impl Driver {
             ..Announcement::default()
         };
         let left = |until: Instant| millis(until.saturating_duration_since(now));
-        match &self.stage {
-            Stage::Joining(round) => {
-                announcement.clients = round.row.clients;
-                announcement.interval = round.row.interval;
-                announcement.join_millis = left(round.join_until());
-                announcement.report_millis = left(round.report_until());
-                announcement.called = is_awaited(round, client);
-            }
-            Stage::Training(round) => {
-                announcement.clients = round.row.clients;
-                announcement.interval = round.row.interval;
-                announcement.report_millis = left(round.report_until());
-                announcement.called = is_awaited(round, client);
-            }
-            Stage::Waiting { .. } | Stage::Finished { .. } => {}
+        if let Some(course) = self.stage.course() {
+            announcement.clients = course.row.clients;
+            announcement.interval = course.row.interval;
+            announcement.report_millis = left(course.report_until);
+            announcement.called = course.awaits(client);
+        }
+        if let Stage::Joining(round) = &self.stage {
+            announcement.join_millis = left(round.join_until);
         }
         announcement
     }
-}
-
-/// Whether the coordinator counts on a client.
-fn is_awaited<Phase>(round: &Round<Phase>, client: u32) -> bool {
-    round.members.get(&client).is_some_and(|member| member.report.is_none())
 }
 
 fn millis(time: Duration) -> u32 {
