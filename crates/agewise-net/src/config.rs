@@ -27,6 +27,10 @@ pub struct CoordinatorParams {
     pub serve_after_end: bool,
     /// Encryption.
     pub tls: TlsParams,
+    /// Who may come in.
+    pub access: AccessParams,
+    /// How much anybody may ask for.
+    pub limits: LimitParams,
     /// Rounds and selection.
     pub round: RoundParams,
     /// The model.
@@ -47,6 +51,54 @@ pub struct TlsParams {
     pub certificate: PathBuf,
     /// The key, PEM.
     pub key: PathBuf,
+}
+
+/// Who may come in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessParams {
+    /// Whether enrolling and looking need tokens. Without them everybody who reaches the port may, which only loopback
+    /// addresses may do.
+    pub tokens: bool,
+}
+
+/// How much anybody may ask for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitParams {
+    /// The most connections.
+    pub connections: u64,
+    /// The most connections of those who have not shown who they are.
+    pub strangers: u64,
+    /// How long a connection may live without that.
+    pub stranger_seconds: f64,
+    /// Calls that a client may make per second, on average over five.
+    pub calls_per_second: f64,
+    /// The most calls that are worked on at a time; more of them wait.
+    pub calls: u64,
+    /// How long a call may take to be made and answered, but for reports, which have the time of a round.
+    pub call_seconds: f64,
+}
+
+/// Where the lots of clients come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LotSource {
+    /// From the client's key and the seed of the round, with a proof that the coordinator checks.
+    #[default]
+    Proven,
+    /// From the seed of the run, as in the simulator: everybody can compute them beforehand, so they are for tests.
+    Seeded,
+}
+
+impl LotSource {
+    /// As it is written in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proven => "proven",
+            Self::Seeded => "seeded",
+        }
+    }
 }
 
 /// How rounds go.
@@ -79,6 +131,8 @@ pub struct RoundParams {
     pub empty_cohort: EmptyCohort,
     /// First ages.
     pub start: Start,
+    /// Where lots come from.
+    pub lots: LotSource,
     /// Weights; the policy's own if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weighting: Option<Weighting>,
@@ -128,11 +182,32 @@ impl Default for CoordinatorParams {
             state: PathBuf::from("state"),
             serve_after_end: false,
             tls: TlsParams::default(),
+            access: AccessParams::default(),
+            limits: LimitParams::default(),
             round: RoundParams::default(),
             model: ModelParams::default(),
             training: LocalTrainingParams::default(),
             updates: UpdateParams::default(),
             server: ServerRule::default(),
+        }
+    }
+}
+
+impl Default for AccessParams {
+    fn default() -> Self {
+        Self { tokens: true }
+    }
+}
+
+impl Default for LimitParams {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            strangers: 1_000,
+            stranger_seconds: 15.0,
+            calls_per_second: 100.0,
+            calls: 4_096,
+            call_seconds: 30.0,
         }
     }
 }
@@ -153,6 +228,7 @@ impl Default for RoundParams {
             calibrate: false,
             empty_cohort: EmptyCohort::default(),
             start: Start::default(),
+            lots: LotSource::default(),
             weighting: None,
             seed: 0,
             drain_seconds: 30.0,
@@ -214,6 +290,7 @@ impl CoordinatorParams {
                 return Err(Error::new(format!("round.{field}"), seconds, expected));
             }
         }
+        self.limits.check()?;
         if self.state.as_os_str().is_empty() {
             return Err(Error::new("state", "\"\"", "the name of a folder"));
         }
@@ -263,6 +340,35 @@ impl CoordinatorParams {
             empty_cohort: self.round.empty_cohort,
             ..SettingParams::new(clients, self.round.cohort, self.round.max_age)
         }
+    }
+}
+
+impl LimitParams {
+    fn check(&self) -> Result<()> {
+        for (field, value, most) in [
+            ("connections", self.connections, 10_000_000),
+            ("strangers", self.strangers, self.connections),
+            ("calls", self.calls, 1_000_000),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(Error::new(
+                    format!("limits.{field}"),
+                    value,
+                    format!("from 1 to {most}"),
+                ));
+            }
+        }
+        for (field, value, least) in [
+            ("stranger_seconds", self.stranger_seconds, 0.1),
+            ("calls_per_second", self.calls_per_second, 0.1),
+            ("call_seconds", self.call_seconds, 0.1),
+        ] {
+            if !(least..=1e6).contains(&value) {
+                let expected = format!("from {least} to 1000000");
+                return Err(Error::new(format!("limits.{field}"), value, expected));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,10 +7,12 @@
 //! - [`participant::Participant`]: a client that embeds in another program, with any learner.
 //! - [`native`]: both ends over the learning engine of agewise.
 //! - [`swarm`]: many clients in one process.
+//! - [`honesty`]: keys, proofs, seeds and tokens, so that nobody has to be believed.
 
 mod config;
 pub mod coordinator;
 mod hex;
+pub mod honesty;
 mod model;
 mod name;
 pub mod native;
@@ -22,12 +24,13 @@ pub mod swarm;
 pub mod tls;
 
 pub use config::{
-    CoordinatorConfig, CoordinatorParams, ModelParams, RoundParams, TlsParams, UpdateParams,
+    AccessParams, CoordinatorConfig, CoordinatorParams, LimitParams, LotSource, ModelParams,
+    RoundParams, TlsParams, UpdateParams,
 };
 pub use hex::hex;
 pub use model::GlobalModel;
 pub use rule::{Rule, RuleParams};
-pub use status::{NoStatus, status};
+pub use status::{NoStatus, revoke, status};
 
 /// The messages of the protocol.
 #[allow(

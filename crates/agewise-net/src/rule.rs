@@ -2,7 +2,7 @@
 //! what a client claims.
 
 use agewise_core::{
-    AgeLaw, Lots, Policy, PolicySpec, Result, Seed, SettingParams, Stream, build_policy,
+    AgeLaw, Lot, Lots, Policy, PolicySpec, Result, Seed, SettingParams, Stream, build_policy,
 };
 
 /// What a rule follows from; the rule changes when this does.
@@ -50,9 +50,17 @@ impl Rule {
         !matches!(self, Self::Chosen)
     }
 
-    /// Whether a client takes part by itself, under the seed that was announced.
-    pub fn takes_part(&self, seed: Seed, round: u64, client: u32, age: u64) -> bool {
-        let lot = Lots::new(seed, Stream::LOT, round).of(u64::from(client));
+    /// Whether there are lots with which a client of this age takes part by itself.
+    pub fn may_take_part(&self, age: u64) -> bool {
+        match self {
+            Self::Law(law) => law.probability(age) > 0.0,
+            Self::Local(_) => true,
+            Self::Chosen => false,
+        }
+    }
+
+    /// Whether a client takes part by itself, with this lot.
+    pub fn takes_part(&self, round: u64, client: u32, age: u64, lot: Lot) -> bool {
         match self {
             Self::Law(law) => law.takes_part(age, lot),
             Self::Local(policy) => {
@@ -61,4 +69,9 @@ impl Rule {
             Self::Chosen => false,
         }
     }
+}
+
+/// The lot of a client where lots are seeded: the simulator's.
+pub(crate) fn seeded_lot(seed: Seed, round: u64, client: u32) -> Lot {
+    Lots::new(seed, Stream::LOT, round).of(u64::from(client))
 }

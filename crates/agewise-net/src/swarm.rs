@@ -1,5 +1,7 @@
 //! Many clients in one process: for trying, and for load.
 
+use crate::honesty::Identity;
+use crate::honesty::token::Token;
 use crate::native::{NativeLearner, Workshop};
 use crate::participant::{Event, GaveUp, LocalLearner, Participant, ParticipantParams};
 use crate::tls::Trust;
@@ -24,6 +26,10 @@ pub struct SwarmParams {
     pub prefix: String,
     /// A folder with one folder for each client; none, and they remember nothing.
     pub state: Option<PathBuf>,
+    /// Keys of the clients, by number, instead of those in their states.
+    pub identities: Vec<Identity>,
+    /// Tokens of the clients, by number; a client that has enrolled before needs none.
+    pub tokens: Vec<Token>,
     /// The longest pause between two tries to reach the coordinator.
     pub longest_pause: Duration,
 }
@@ -33,7 +39,15 @@ impl SwarmParams {
     pub fn new(coordinator: impl Into<String>) -> Self {
         let ParticipantParams { coordinator, trust, longest_pause, .. } =
             ParticipantParams::new(coordinator);
-        Self { coordinator, trust, prefix: "swarm".to_string(), state: None, longest_pause }
+        Self {
+            coordinator,
+            trust,
+            prefix: "swarm".to_string(),
+            state: None,
+            identities: Vec::new(),
+            tokens: Vec::new(),
+            longest_pause,
+        }
     }
 
     fn client(&self, number: usize) -> ParticipantParams {
@@ -43,6 +57,8 @@ impl SwarmParams {
             trust: self.trust.clone(),
             state: self.state.as_ref().map(|folder| folder.join(&name)),
             name: Some(name),
+            identity: self.identities.get(number).cloned(),
+            token: self.tokens.get(number).cloned(),
             longest_pause: self.longest_pause,
         }
     }

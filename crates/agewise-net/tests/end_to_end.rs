@@ -5,7 +5,7 @@ mod common;
 
 use agewise_learn::model::{Model, ModelSpec};
 use agewise_learn::train::{Crew, Learner, Trainer};
-use agewise_net::proto::{Announcement, State};
+use agewise_net::proto::{Announcement, Commitment, State};
 use agewise_sim::study::{RunId, Study, StudyParams, TrainingRun};
 use common::{Running, cohorts, digits, folder, learners, ledger, params, start_swarm};
 use std::fs;
@@ -148,6 +148,12 @@ fn announcements_are_under_a_kilobyte() {
         join_millis: u32::MAX,
         report_millis: u32::MAX,
         called: true,
+        round_seed: vec![255; 32],
+        seeds: Some(Commitment {
+            chain: u64::MAX,
+            anchor: vec![255; 32],
+            next_anchor: vec![255; 32],
+        }),
     };
     assert!(prost::Message::encoded_len(&largest) < 1_024);
 }

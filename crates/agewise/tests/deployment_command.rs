@@ -41,8 +41,8 @@ fn the_first_try_of_the_docs_works() -> Outcome {
         ports.iter().fold(text.to_string(), |text, (port, free)| text.replace(port, free))
     };
     let commands = commands()?;
-    let [init, coordinator, swarm, status] = &commands[..] else {
-        return Err(format!("expected four commands, found {commands:?}").into());
+    let [init, enroll, coordinator, swarm, observer, status, audit] = &commands[..] else {
+        return Err(format!("expected seven commands, found {commands:?}").into());
     };
     let run = |command: &str| {
         let agewise = env!("CARGO_BIN_EXE_agewise");
@@ -60,6 +60,10 @@ fn the_first_try_of_the_docs_works() -> Outcome {
         .replace("join_seconds = 2.0", "join_seconds = 0.5");
     fs::write(&path, quick)?;
 
+    for tokens in [enroll, observer] {
+        let output = run(tokens).output()?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
     let log = fs::File::create(here.join("coordinator.log"))?;
     let mut coordinator = Running(run(coordinator).stderr(log).spawn()?);
     let mut swarm = Running(run(swarm).stderr(Stdio::null()).spawn()?);
@@ -79,5 +83,24 @@ fn the_first_try_of_the_docs_works() -> Outcome {
     }
     assert!(coordinator.0.wait()?.success());
     assert!(swarm.0.wait()?.success());
+    let output = run(audit).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(output.status.success() && text.contains("12 rounds"), "{text}");
+
+    // No secret has left its place: tokens are in their files, and nowhere else.
+    let log = fs::read_to_string(here.join("coordinator.log"))?;
+    let ledger = fs::read(here.join("try/state/ledger.sqlite"))?;
+    let ledger = String::from_utf8_lossy(&ledger);
+    let key = fs::read_to_string(here.join("try/state/seeds.key"))?;
+    let mut secrets = vec![key.trim().to_string()];
+    for file in ["try/tokens", "try/observer"] {
+        let tokens = fs::read_to_string(here.join(file))?;
+        secrets
+            .extend(tokens.lines().filter_map(|token| Some(token.rsplit_once('_')?.1.to_string())));
+    }
+    assert_eq!(secrets.len(), 22);
+    for secret in &secrets {
+        assert!(!log.contains(secret) && !ledger.contains(secret));
+    }
     Ok(())
 }

@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The largest chunk of an update.
-pub(crate) const LARGEST_CHUNK: usize = 1 << 20;
+pub(crate) const LARGEST_CHUNK: usize = 256 << 10;
+/// Chunks may be this small on average, and a few smaller: each of them costs us more than it costs the sender.
+const SMALLEST_CHUNK: usize = 1 << 10;
+const SPARE_PARTS: usize = 64;
 
 /// Where the accepted updates of a round lie.
 #[derive(Debug)]
@@ -69,6 +72,7 @@ pub(crate) struct Intake {
     complete: usize,
     rest: Vec<u8>,
     squares: f64,
+    parts: usize,
 }
 
 /// Why an update did not come in.
@@ -92,13 +96,28 @@ impl Intake {
         let path = expected.place.with_extension(format!("{attempt}.part"));
         let file = File::create(&path).map_err(Trouble::file(&path))?;
         let hash = Sha256::new();
-        Ok(Self { path, file, expected, hash, complete: 0, rest: Vec::new(), squares: 0.0 })
+        Ok(Self {
+            path,
+            file,
+            expected,
+            hash,
+            complete: 0,
+            rest: Vec::new(),
+            squares: 0.0,
+            parts: 0,
+        })
     }
 
     /// Takes the next bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), NotTaken> {
         let size = 4 * self.expected.global.len();
         let so_far = 4 * self.complete + self.rest.len();
+        self.parts += 1;
+        let most = SPARE_PARTS + size / SMALLEST_CHUNK;
+        if self.parts > most {
+            let detail = format!("more than {most} chunks for {size} bytes");
+            return Err(Refusal::new(Reason::Size, detail).into());
+        }
         if bytes.len() > LARGEST_CHUNK {
             let detail = format!("a chunk of {} bytes, at most {LARGEST_CHUNK}", bytes.len());
             return Err(Refusal::new(Reason::Size, detail).into());

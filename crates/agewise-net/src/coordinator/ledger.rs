@@ -3,10 +3,16 @@
 //! What the coordinator keeps in memory follows from the ledger, so a crash loses nothing that was answered. Writes are gathered in one
 //! transaction until [`Ledger::commit`], which is on disk when it returns; answers are sent after that.
 
+mod access;
+mod history;
 mod reading;
 
+pub(crate) use access::TokenRow;
+pub(crate) use history::{PastClient, PastJoin, PastRound};
 pub(crate) use reading::{RoundSummary, WaitingClient};
 
+use crate::honesty::PublicKey;
+use crate::honesty::seeds::RoundSeed;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use std::path::Path;
 
@@ -48,8 +54,13 @@ impl Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClientRow {
     pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    /// The first round in which the key is good for lots.
+    pub(crate) key_since: u64,
     pub(crate) samples: u64,
     pub(crate) waiting_since: i64,
+    pub(crate) revoked: bool,
+    pub(crate) revoked_from: Option<u64>,
 }
 
 /// A round that was announced.
@@ -59,6 +70,9 @@ pub(crate) struct RoundRow {
     pub(crate) is_joining: bool,
     pub(crate) interval: f64,
     pub(crate) clients: u32,
+    pub(crate) seed: Option<RoundSeed>,
+    /// Who was connected, where the coordinator has chosen.
+    pub(crate) present: Option<Vec<bool>>,
     pub(crate) model: u64,
     pub(crate) began: i64,
     pub(crate) available: u32,
@@ -73,6 +87,23 @@ pub(crate) struct JoinRow {
     pub(crate) outcome: Outcome,
     pub(crate) draws: u32,
     pub(crate) report: Option<ReportRow>,
+}
+
+/// A client that comes into a round, or asks to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct NewJoin<'a> {
+    pub(crate) age: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) draws: u32,
+    /// Of its lot; a client that was called has none.
+    pub(crate) proof: Option<&'a [u8]>,
+}
+
+impl NewJoin<'_> {
+    /// The coordinator wants a client.
+    pub(crate) fn called(age: u64, draws: u32) -> Self {
+        Self { age, outcome: Outcome::Called, draws, proof: None }
+    }
 }
 
 /// An accepted report.
@@ -106,7 +137,7 @@ pub(crate) struct RoundEnd {
 }
 
 /// The version of the schema; another one is not read.
-const SCHEMA: i64 = 1;
+const SCHEMA: i64 = 2;
 
 /// The ledger of a run.
 #[derive(Debug)]
@@ -191,34 +222,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// A new client, or another number of samples of a known one.
-    pub(crate) fn enrol(&mut self, client: u32, round: u64, row: &ClientRow) -> Result<()> {
-        let mut query = self.write()?.prepare_cached(
-            "INSERT INTO clients (client, name, samples, enrolled, waiting_since) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (client) DO UPDATE SET samples = excluded.samples",
-        )?;
-        let ClientRow { name, samples, waiting_since } = row;
-        query.execute(params![client, name, *samples as i64, round as i64, waiting_since])?;
-        Ok(())
-    }
-
-    /// All clients, by number.
-    pub(crate) fn clients(&self) -> Result<Vec<ClientRow>> {
-        let mut query =
-            self.db.prepare("SELECT name, samples, waiting_since FROM clients ORDER BY client")?;
-        let row = |row: &Row<'_>| {
-            let samples: i64 = row.get(1)?;
-            Ok(ClientRow { name: row.get(0)?, samples: samples as u64, waiting_since: row.get(2)? })
-        };
-        query.query_map([], row)?.collect()
-    }
-
     /// Announces a round, with the ages that it begins with.
     pub(crate) fn begin_round(&mut self, row: &RoundRow, ages: &[(u64, u32)]) -> Result<()> {
         let db = self.write()?;
         db.prepare_cached(
-            "INSERT INTO rounds (round, state, interval, clients, model, began, available, forced)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO rounds (round, state, interval, clients, model, began, available, forced, seed, present)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
             row.round as i64,
@@ -228,7 +237,9 @@ impl Ledger {
             row.model as i64,
             row.began,
             row.available,
-            row.forced
+            row.forced,
+            row.seed,
+            row.present.as_deref().map(to_bits)
         ])?;
         let mut query = db.prepare_cached("INSERT INTO ages VALUES (?1, ?2, ?3)")?;
         for &(age, clients) in ages {
@@ -240,7 +251,7 @@ impl Ledger {
     /// The round that is under way, if any, with everyone in it.
     pub(crate) fn open_round(&self) -> Result<Option<(RoundRow, Vec<JoinRow>)>> {
         let mut query = self.db.prepare(
-            "SELECT round, state, interval, clients, model, began, available, forced FROM rounds
+            "SELECT round, state, interval, clients, model, began, available, forced, seed FROM rounds
              WHERE state IN ('joining', 'training') ORDER BY round DESC LIMIT 1",
         )?;
         let round = query.query_row([], |row| {
@@ -253,6 +264,8 @@ impl Ledger {
                 began: row.get(5)?,
                 available: row.get(6)?,
                 forced: row.get(7)?,
+                seed: row.get(8)?,
+                present: None,
             })
         });
         let Some(round) = round.optional()? else {
@@ -288,6 +301,12 @@ impl Ledger {
         Ok(Some((round, joins)))
     }
 
+    /// The interval of the last round that was announced.
+    pub(crate) fn last_interval(&self) -> Result<Option<f64>> {
+        let query = "SELECT interval FROM rounds ORDER BY round DESC LIMIT 1";
+        self.db.query_row(query, [], |row| row.get(0)).optional()
+    }
+
     /// How many rounds are over.
     pub(crate) fn rounds_over(&self) -> Result<u64> {
         let query = "SELECT COALESCE(MAX(round) + 1, 0) FROM rounds WHERE state IN ('committed', 'abandoned')";
@@ -295,19 +314,13 @@ impl Ledger {
     }
 
     /// Puts a client into a round, or changes what became of it.
-    pub(crate) fn join(
-        &mut self,
-        round: u64,
-        client: u32,
-        age: u64,
-        outcome: Outcome,
-        draws: u32,
-    ) -> Result<()> {
+    pub(crate) fn join(&mut self, round: u64, client: u32, join: &NewJoin<'_>) -> Result<()> {
         let mut query = self.write()?.prepare_cached(
-            "INSERT INTO joins (round, client, age, outcome, draws) VALUES (?1, ?2, ?3, ?4, ?5)
+            "INSERT INTO joins (round, client, age, outcome, draws, proof) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (round, client) DO UPDATE SET outcome = excluded.outcome",
         )?;
-        query.execute(params![round as i64, client, age as i64, outcome.name(), draws])?;
+        let &NewJoin { age, outcome, draws, proof } = join;
+        query.execute(params![round as i64, client, age as i64, outcome.name(), draws, proof])?;
         Ok(())
     }
 
@@ -319,32 +332,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that nobody has come, and one was called.
-    pub(crate) fn force(&mut self, round: u64) -> Result<()> {
+    /// Notes that nobody has come, and one of those who were connected was called.
+    pub(crate) fn force(&mut self, round: u64, present: &[bool]) -> Result<()> {
         self.write()?
-            .prepare_cached("UPDATE rounds SET forced = 1 WHERE round = ?1")?
-            .execute([round as i64])?;
-        Ok(())
-    }
-
-    /// Counts a refusal.
-    pub(crate) fn refuse(
-        &mut self,
-        round: u64,
-        client: u32,
-        reason: &str,
-        detail: &str,
-    ) -> Result<()> {
-        let db = self.write()?;
-        db.prepare_cached(
-            "INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, 1)
-             ON CONFLICT (round, client, reason) DO UPDATE SET count = count + 1, detail = excluded.detail",
-        )?
-        .execute(params![round as i64, client, reason, detail])?;
-        db.prepare_cached("UPDATE clients SET refused = refused + 1 WHERE client = ?1")?
-            .execute([client])?;
-        db.prepare_cached("UPDATE rounds SET refused = refused + 1 WHERE round = ?1")?
-            .execute([round as i64])?;
+            .prepare_cached("UPDATE rounds SET forced = 1, recalled = ?2 WHERE round = ?1")?
+            .execute(params![round as i64, to_bits(present)])?;
         Ok(())
     }
 
@@ -494,4 +486,12 @@ fn insert_model(db: &Connection, model: &ModelRow) -> Result<()> {
         params![*version as i64, file, sha256],
     )?;
     Ok(())
+}
+
+/// Eight clients in a byte.
+fn to_bits(mask: &[bool]) -> Vec<u8> {
+    let byte = |eight: &[bool]| {
+        eight.iter().enumerate().fold(0, |byte, (place, &set)| byte | (u8::from(set) << place))
+    };
+    mask.chunks(8).map(byte).collect()
 }

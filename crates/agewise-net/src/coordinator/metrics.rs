@@ -1,5 +1,6 @@
 //! Figures for Prometheus.
 
+use super::doorway::DoorCounters;
 use super::ledger::RoundEnd;
 use super::refusal::Reason;
 use super::shared::Live;
@@ -9,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 type Float = Gauge<f64, AtomicU64>;
@@ -26,6 +27,9 @@ pub(crate) struct Metrics {
     joins: Family<Labels, Counter>,
     reports: Family<Labels, Counter>,
     refusals: Family<Labels, Counter>,
+    connections: Family<Labels, Gauge>,
+    opened: Counter,
+    closed: Family<Labels, Counter>,
     round: Gauge,
     enrolled: Gauge,
     connected: Gauge,
@@ -52,6 +56,9 @@ impl Metrics {
             joins: Family::default(),
             reports: Family::default(),
             refusals: Family::default(),
+            connections: Family::default(),
+            opened: Counter::default(),
+            closed: Family::default(),
             round: Gauge::default(),
             enrolled: Gauge::default(),
             connected: Gauge::default(),
@@ -74,6 +81,17 @@ impl Metrics {
         registry.register("joins", "Clients that asked to take part, by outcome", m.joins.clone());
         registry.register("reports", "Reports, by outcome", m.reports.clone());
         registry.register("refusals", "Refused requests, by reason", m.refusals.clone());
+        registry.register(
+            "connections",
+            "Connections, and of them strangers",
+            m.connections.clone(),
+        );
+        registry.register("connections_opened", "Connections that were let in", m.opened.clone());
+        registry.register(
+            "connections_closed",
+            "Connections that we closed, by why",
+            m.closed.clone(),
+        );
         registry.register("round", "The present round, from 0", m.round.clone());
         registry.register("clients_enrolled", "Clients of the run", m.enrolled.clone());
         registry.register("clients_connected", "Clients that listen", m.connected.clone());
@@ -134,12 +152,27 @@ impl Metrics {
         self.reports.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    pub(crate) fn refuse(&self, reason: Reason) {
-        self.refusals.get_or_create(&[("reason", reason.name())]).inc();
+    pub(crate) fn refuse(&self, reason: &'static str, count: u64) {
+        self.refusals.get_or_create(&[("reason", reason)]).inc_by(count);
     }
 
     pub(crate) fn moved(&self, direction: &'static str, bytes: u64) {
         self.bytes.get_or_create(&[("direction", direction)]).inc_by(bytes);
+    }
+
+    /// What happens at the door.
+    pub(crate) fn show_door(&self, door: &DoorCounters) {
+        for (state, count) in [("open", door.open()), ("stranger", door.strangers())] {
+            self.connections.get_or_create(&[("state", state)]).set(count as i64);
+        }
+        self.opened.inner().store(door.accepted(), Ordering::Relaxed);
+        for (why, count) in [
+            ("turned-away", door.turned_away()),
+            ("evicted", door.evicted()),
+            ("timed-out", door.timed_out()),
+        ] {
+            self.closed.get_or_create(&[("why", why)]).inner().store(count, Ordering::Relaxed);
+        }
     }
 
     /// All figures, as Prometheus reads them.

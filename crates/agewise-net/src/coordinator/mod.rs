@@ -6,29 +6,39 @@
 //!          └────────── answers, news ◄─────────┘        web (axum) ──reads──► shared, ledger
 //! ```
 
+pub mod audit;
 mod command;
+mod doorway;
 mod driver;
+mod gate;
 mod intake;
 mod ledger;
 mod metrics;
 mod models;
 mod population;
 mod refusal;
+mod roster;
 mod round;
 mod service;
 mod shared;
 mod trouble;
 mod web;
 
+pub use roster::{Roster, RosterClient, RosterToken};
 pub use trouble::Trouble;
 
-use crate::config::CoordinatorConfig;
+use crate::config::{CoordinatorConfig, LotSource};
+use crate::hex::{hex, unhex};
+use crate::honesty::identity::write_secret;
+use crate::honesty::seeds::SeedChains;
 use crate::model::GlobalModel;
 use crate::participant::with_causes;
 use crate::proto::coordinator_server::CoordinatorServer;
 use crate::tls::ServerIdentity;
 use command::Command;
+use doorway::{CallDeadlines, Doorway, Limits, bounded};
 use driver::{Driver, Parts, WallClock};
+use gate::Gate;
 use intake::Spool;
 use ledger::Ledger;
 use models::ModelStore;
@@ -36,6 +46,7 @@ use service::{LARGEST_MESSAGE, Service};
 use shared::Shared;
 use std::fs;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,20 +54,14 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
 /// The file of the ledger inside the state folder.
 pub const LEDGER: &str = "ledger.sqlite";
 
-/// A dead connection is noticed after this time and the next together.
-const KEEPALIVE: Duration = Duration::from_secs(20);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most calls at a time on one connection.
-const MOST_STREAMS: u32 = 64;
-/// Bytes on their way to us, per call and per connection.
-const STREAM_WINDOW: u32 = 1 << 20;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+/// The file of the seeds' secret inside the state folder.
+const SECRET: &str = "seeds.key";
+
 /// How long calls may take to end when the coordinator stops.
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
@@ -67,6 +72,8 @@ pub struct Coordinator {
     resume: bool,
     identity: Option<ServerIdentity>,
     web: Option<TcpListener>,
+    run: Option<[u8; 16]>,
+    is_gullible: bool,
     wall_clock: WallClock,
 }
 
@@ -77,7 +84,16 @@ impl Coordinator {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             since.map_or(0, |since| since.as_millis() as i64)
         });
-        Self { config, model, resume: false, identity: None, web: None, wall_clock }
+        Self {
+            config,
+            model,
+            resume: false,
+            identity: None,
+            web: None,
+            run: None,
+            is_gullible: false,
+            wall_clock,
+        }
     }
 
     /// Goes on with the run in the state folder, or begins one if there is none.
@@ -98,6 +114,18 @@ impl Coordinator {
         Self { web: Some(listener), ..self }
     }
 
+    /// With this as the id of a new run, instead of a random one: with the same keys and seeds, lots are the same again.
+    #[must_use]
+    pub fn with_run(self, run: [u8; 16]) -> Self {
+        Self { run: Some(run), ..self }
+    }
+
+    /// Believes every client that says that its lot wins, whatever its age and its proof: only to show what selfish clients do then.
+    #[must_use]
+    pub fn gullible(self) -> Self {
+        Self { is_gullible: true, ..self }
+    }
+
     /// With another time of day (Unix milliseconds): it is written down for people, and decides nothing.
     #[must_use]
     pub fn with_wall_clock(self, clock: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
@@ -111,16 +139,16 @@ pub async fn run(
     coordinator: Coordinator,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), Trouble> {
-    let Coordinator { config, model, resume, identity, web, wall_clock } = coordinator;
+    let Coordinator { config, model, resume, identity, web, run, is_gullible, wall_clock } =
+        coordinator;
     let address = listener.local_addr().map_err(|error| Trouble::Network(error.to_string()))?;
-    check_address(address, identity.is_some())?;
-    let mut server = Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .max_concurrent_streams(MOST_STREAMS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .tcp_nodelay(true);
+    check_address(address, identity.is_some(), config.params.access.tokens)?;
+    let limits = &config.params.limits;
+    let deadlines = CallDeadlines {
+        short: Duration::from_secs_f64(limits.call_seconds),
+        report: config.report_window(),
+    };
+    let mut server = bounded(Server::builder().layer(deadlines));
     if let Some(identity) = identity {
         server = server.tls_config(identity.config()).map_err(|error| {
             let why = with_causes(&error);
@@ -129,16 +157,24 @@ pub async fn run(
         })?;
     }
     let report_window = config.report_window();
+    let calls = limits.calls as usize;
+    let limits = Limits {
+        connections: limits.connections as usize,
+        strangers: limits.strangers as usize,
+        patience: Duration::from_secs_f64(limits.stranger_seconds),
+    };
     let state = config.params.state.clone();
     let shared = Arc::new(Shared::new(state.join(LEDGER)));
     let prepare = {
         let shared = shared.clone();
-        move || prepare(config, model, resume, shared, wall_clock)
+        let beginning = Beginning { resume, run, is_gullible };
+        move || prepare(config, model, beginning, shared, wall_clock)
     };
     let prepared = tokio::task::spawn_blocking(prepare).await;
     let (driver, lock) =
         prepared.map_err(|error| Trouble::Network(format!("the start failed: {error}")))??;
 
+    let gate = driver.gate();
     let (commands, questions) = mpsc::channel();
     let (ended, mut has_ended) = watch::channel(());
     let seen = shared.clone();
@@ -156,13 +192,16 @@ pub async fn run(
         stopped.wait_for(|stop| *stop).await.ok();
     };
     let web = web.map(|listener| {
-        tokio::spawn(web::serve(listener, shared.clone(), until_stopped(stopped.clone())))
+        // Who is on this machine may look; elsewhere one has to be an observer.
+        let is_here = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let gate = (!is_here).then(|| gate.clone());
+        tokio::spawn(web::serve(listener, shared.clone(), gate, until_stopped(stopped.clone())))
     });
-    let service = Service::new(commands.clone(), shared, report_window);
+    let incoming = Doorway::new(listener, limits, shared.door.clone());
+    let service = Service::new(commands.clone(), gate, shared, calls, report_window);
     let service = CoordinatorServer::new(service)
         .max_decoding_message_size(LARGEST_MESSAGE)
         .max_encoding_message_size(LARGEST_MESSAGE);
-    let incoming = TcpListenerStream::new(listener);
     let serving = server.add_service(service);
     let serving = serving.serve_with_incoming_shutdown(incoming, until_stopped(stopped));
     let mut serving = tokio::spawn(serving);
@@ -202,47 +241,135 @@ fn network(error: impl std::fmt::Display) -> Trouble {
 }
 
 /// Without TLS everyone on the way can read and change everything, so nobody may be on the way.
-fn check_address(address: SocketAddr, is_encrypted: bool) -> Result<(), Trouble> {
-    if is_encrypted || address.ip().is_loopback() {
+fn check_address(
+    address: SocketAddr,
+    is_encrypted: bool,
+    needs_tokens: bool,
+) -> Result<(), Trouble> {
+    if address.ip().is_loopback() || (is_encrypted && needs_tokens) {
         return Ok(());
+    }
+    if is_encrypted {
+        let expected = format!("true, as everybody can reach {address}");
+        return Err(agewise_core::Error::new("access.tokens", false, expected).into());
     }
     let expected = "a loopback address, or tls.certificate and tls.key";
     Err(agewise_core::Error::new("listen", address, expected).into())
+}
+
+/// How a coordinator begins.
+struct Beginning {
+    resume: bool,
+    run: Option<[u8; 16]>,
+    is_gullible: bool,
 }
 
 /// Opens the state folder, and reads where the run stands.
 fn prepare(
     config: CoordinatorConfig,
     model: Box<dyn GlobalModel>,
-    resume: bool,
+    beginning: Beginning,
     shared: Arc<Shared>,
     wall_clock: WallClock,
 ) -> Result<(Driver, fs::File), Trouble> {
     let state = config.params.state.clone();
     let path = state.join(LEDGER);
-    if path.exists() && !resume {
+    fs::create_dir_all(&state).map_err(Trouble::file(&state))?;
+    let lock = lock(&state)?;
+    let mut ledger = open_ledger(&path)?;
+    let has_run = ledger.fact("id")?.is_some();
+    if has_run && !beginning.resume {
         let expected = "a folder without a run (--resume continues the one that is there)";
         return Err(agewise_core::Error::new("state", state.display(), expected).into());
     }
     let has_models =
         fs::read_dir(state.join("models")).is_ok_and(|mut files| files.next().is_some());
-    if !path.exists() && has_models {
+    if !has_run && has_models {
         let expected = "a folder with the ledger of its models, or without both";
         return Err(agewise_core::Error::new("state", state.display(), expected).into());
     }
-    fs::create_dir_all(&state).map_err(Trouble::file(&state))?;
-    let lock = lock(&state)?;
-    let mut ledger = Ledger::open(&path)?;
-    if !ledger.has_known_schema()? {
-        let shown = path.display();
-        return Err(Trouble::Broken(format!("{shown}: expected a ledger of this version")));
-    }
-    let run = check_facts(&mut ledger, &config, model.parameters())?;
+    let secret = match config.params.round.lots {
+        LotSource::Proven => Some(secret(&state.join(SECRET), has_run)?),
+        LotSource::Seeded => None,
+    };
+    let run = check_facts(&mut ledger, &config, model.parameters(), secret, beginning.run)?;
+    let calls = config.params.limits.calls_per_second;
+    let gate = Gate::new(run.clone(), config.params.access.tokens, calls).map_err(no_random)?;
     let keep = config.params.model.keep as usize;
     let models = ModelStore::open(state.join("models"), keep)?;
     let spool = Spool::new(state.join("updates"));
-    let parts = Parts { config, model, ledger, models, spool, run, shared, wall_clock };
+    let gate = Arc::new(gate);
+    let is_gullible = beginning.is_gullible;
+    let parts = Parts {
+        config,
+        model,
+        ledger,
+        models,
+        spool,
+        run,
+        gate,
+        secret,
+        is_gullible,
+        shared,
+        wall_clock,
+    };
     Ok((Driver::new(parts)?, lock))
+}
+
+/// The ledger in a file, or a new one; of this version.
+fn open_ledger(path: &Path) -> Result<Ledger, Trouble> {
+    let ledger = Ledger::open(path)?;
+    if ledger.has_known_schema()? {
+        return Ok(ledger);
+    }
+    let shown = path.display();
+    Err(Trouble::Broken(format!("{shown}: expected a ledger of this version")))
+}
+
+/// The ledger in a file that is there, to be read beside others who may write.
+fn open_ledger_to_read(path: &Path) -> Result<Ledger, Trouble> {
+    if !path.is_file() {
+        let expected = "a folder with the ledger of a run";
+        let folder = path.parent().unwrap_or(path);
+        return Err(agewise_core::Error::new("state", folder.display(), expected).into());
+    }
+    let ledger = Ledger::open_to_read(path)?;
+    if ledger.has_known_schema()? {
+        return Ok(ledger);
+    }
+    let shown = path.display();
+    Err(Trouble::Broken(format!("{shown}: expected a ledger of this version")))
+}
+
+/// What all seeds of a run follow from: in a file of its own, as the ledger may be read by others.
+fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], Trouble> {
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let bytes = unhex(text.trim()).and_then(|bytes| bytes.try_into().ok());
+            let wrong = || Trouble::Broken(format!("{}: expected 64 digits", path.display()));
+            bytes.ok_or_else(wrong)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_run => {
+            let expected = "the secret of this run: restore it from where the ledger is from";
+            Err(agewise_core::Error::new("state", path.display(), expected).into())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut secret = [0; 32];
+            getrandom::fill(&mut secret).map_err(no_random)?;
+            write_secret(path, &format!("{}\n", hex(&secret))).map_err(Trouble::file(path))?;
+            Ok(secret)
+        }
+        Err(error) => Err(Trouble::file(path)(error)),
+    }
+}
+
+/// Under which key the anchor of a chain stands in the ledger.
+pub(crate) fn anchor_fact(chain: u64) -> String {
+    format!("anchor.{chain}")
+}
+
+fn no_random(error: getrandom::Error) -> Trouble {
+    Trouble::Broken(format!("no random numbers from the system: {error}"))
 }
 
 /// Keeps a second coordinator away from the folder, as long as the result lives; a process that is killed lets go.
@@ -264,11 +391,16 @@ fn check_facts(
     ledger: &mut Ledger,
     config: &CoordinatorConfig,
     parameters: usize,
+    secret: Option<[u8; 32]>,
+    new_run: Option<[u8; 16]>,
 ) -> Result<Vec<u8>, Trouble> {
     let params = &config.params;
+    let anchor = secret.map(|secret| hex(&SeedChains::new(secret).commitment(0).anchor));
     let facts = [
         ("round.policy", config.policy.to_string()),
         ("round.seed", params.round.seed.to_string()),
+        ("round.lots", params.round.lots.name().to_string()),
+        (&*anchor_fact(0), anchor.unwrap_or_default()),
         ("model.name", params.model.name.clone()),
         ("model.data", params.model.data.clone()),
         ("model.pixels", params.model.pixels.to_string()),
@@ -286,15 +418,14 @@ fn check_facts(
         }
         return Ok(run);
     }
-    let mut run = vec![0; 16];
-    getrandom::fill(&mut run)
-        .map_err(|error| Trouble::Broken(format!("no random numbers from the system: {error}")))?;
+    let mut run = new_run.unwrap_or_default().to_vec();
+    if new_run.is_none() {
+        getrandom::fill(&mut run).map_err(no_random)?;
+    }
     ledger.set_fact("id", &run)?;
     for (key, value) in facts {
         ledger.set_fact(key, value.as_bytes())?;
     }
-    let config = toml::to_string(params).unwrap_or_default();
-    ledger.set_fact("config", config.as_bytes())?;
     ledger.commit()?;
     Ok(run)
 }

@@ -3,16 +3,16 @@
 use super::ledger::{ClientRow, JoinRow, Ledger};
 use super::trouble::Trouble;
 use crate::config::CoordinatorConfig;
+use crate::honesty::PublicKey;
 use agewise_core::{
     Ages, Lots, Policy, Report, Reports, Result, Setting, SettingParams, Sizes, Start, Stream,
     build_policy,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Everyone who has enrolled.
 #[derive(Debug)]
 pub(crate) struct Population {
-    names: HashMap<String, u32>,
     samples: Vec<u64>,
     ages: Ages,
     reports: Reports,
@@ -24,18 +24,18 @@ impl Population {
     /// Everyone as the ledger has them at the beginning of a round; `joins` are those of the round if it is under way.
     pub(crate) fn load(
         ledger: &Ledger,
+        rows: &[ClientRow],
         config: &CoordinatorConfig,
         round: u64,
         joins: &[JoinRow],
     ) -> std::result::Result<Self, Trouble> {
-        let rows = ledger.clients()?;
         // Who was credited in the round that is under way had another age at its beginning.
         let before: BTreeMap<u32, u64> = joins
             .iter()
             .filter(|join| join.report.is_some())
             .map(|join| (join.client, join.age))
             .collect();
-        let waiting = (0..).zip(&rows).map(|(client, row)| match before.get(&client) {
+        let waiting = (0..).zip(rows).map(|(client, row)| match before.get(&client) {
             Some(&age) => round as i64 - age as i64,
             None => row.waiting_since,
         });
@@ -44,15 +44,8 @@ impl Population {
         for (client, loss, seconds) in ledger.last_reports()? {
             reports.record(&report(client, loss, seconds));
         }
-        let first_ages = match config.params.round.start {
-            Start::Cold => Vec::new(),
-            Start::Stationary => {
-                let setting = config.params.setting_params(config.params.round.clients).check()?;
-                build_policy(&config.policy, &setting)?.first_ages(&setting, config.seed())
-            }
-        };
+        let first_ages = first_ages(config)?;
         Ok(Self {
-            names: rows.iter().map(|row| row.name.clone()).zip(0..).collect(),
             samples: rows.iter().map(|row| row.samples).collect(),
             ages,
             reports,
@@ -66,10 +59,6 @@ impl Population {
 
     pub(crate) fn knows(&self, client: u32) -> bool {
         client < self.len()
-    }
-
-    pub(crate) fn number(&self, name: &str) -> Option<u32> {
-        self.names.get(name).copied()
     }
 
     pub(crate) fn ages(&self) -> &Ages {
@@ -93,6 +82,7 @@ impl Population {
     pub(crate) fn admit(
         &mut self,
         name: &str,
+        key: PublicKey,
         samples: u64,
         config: &CoordinatorConfig,
         interval: f64,
@@ -101,25 +91,30 @@ impl Population {
         let age = match (config.params.round.start, self.first_ages.get(client as usize)) {
             (Start::Cold, _) => 0,
             (_, Some(&age)) if self.ages.round() == 0 => age,
-            _ => {
-                let lot = Lots::new(config.seed(), Stream::FIRST_AGE, 0).of(u64::from(client));
-                (lot.unit() * interval) as u64
-            }
+            _ => later_age(config, client, interval),
         };
         self.ages.admit(age);
         self.samples.push(samples);
-        self.names.insert(name.to_string(), client);
         let waiting_since = self.ages.waiting_since(client);
-        (client, ClientRow { name: name.to_string(), samples, waiting_since })
+        let name = name.to_string();
+        let key_since = self.ages.round();
+        (
+            client,
+            ClientRow {
+                name,
+                key,
+                key_since,
+                samples,
+                waiting_since,
+                revoked: false,
+                revoked_from: None,
+            },
+        )
     }
 
     /// The selection problem of the present population, and its policy.
     pub(crate) fn problem(&self, config: &CoordinatorConfig) -> Result<(Setting, Box<dyn Policy>)> {
-        let sizes = Sizes::new(self.samples.iter().map(|&samples| samples as f64).collect())?;
-        let params = config.params.setting_params(u64::from(self.len()));
-        let setting = SettingParams { sizes: Some(sizes), ..params }.check()?;
-        let policy = build_policy(&config.policy, &setting)?;
-        Ok((setting, policy))
+        problem(config, &self.samples)
     }
 
     /// How many clients have each age.
@@ -142,8 +137,37 @@ impl Population {
     }
 }
 
+/// The selection problem of clients with so many samples, and its policy.
+pub(crate) fn problem(
+    config: &CoordinatorConfig,
+    samples: &[u64],
+) -> Result<(Setting, Box<dyn Policy>)> {
+    let sizes = Sizes::new(samples.iter().map(|&samples| samples as f64).collect())?;
+    let params = config.params.setting_params(samples.len() as u64);
+    let setting = SettingParams { sizes: Some(sizes), ..params }.check()?;
+    let policy = build_policy(&config.policy, &setting)?;
+    Ok((setting, policy))
+}
+
+/// The ages of the clients with which the run begins; none if all of them are 0.
+pub(crate) fn first_ages(config: &CoordinatorConfig) -> Result<Vec<u64>> {
+    match config.params.round.start {
+        Start::Cold => Ok(Vec::new()),
+        Start::Stationary => {
+            let setting = config.params.setting_params(config.params.round.clients).check()?;
+            Ok(build_policy(&config.policy, &setting)?.first_ages(&setting, config.seed()))
+        }
+    }
+}
+
+/// The age of a client that comes later.
+pub(crate) fn later_age(config: &CoordinatorConfig, client: u32, interval: f64) -> u64 {
+    let lot = Lots::new(config.seed(), Stream::FIRST_AGE, 0).of(u64::from(client));
+    (lot.unit() * interval) as u64
+}
+
 /// A report as policies see it: in 32 bits, where everything finite stays finite.
-fn report(client: u32, loss: f64, seconds: f64) -> Report {
+pub(crate) fn report(client: u32, loss: f64, seconds: f64) -> Report {
     let narrow = |value: f64| value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
     Report { client, loss: Some(narrow(loss)), duration: Some(narrow(seconds)) }
 }

@@ -29,10 +29,28 @@ pub(crate) enum Reason {
     Checksum,
     /// A second report that is not the first one.
     Twice,
+    /// The proof of a lot is not this client's, or for another round.
+    Proof,
+    /// No session, or one that has ended: enrol again.
+    Session,
+    /// The signature on a call is not the client's.
+    Seal,
+    /// A call that was made before.
+    Replay,
+    /// More calls than a client may make.
+    Rate,
+    /// Another key than the one that was registered.
+    Key,
+    /// Not a token, or one that was used.
+    Token,
+    /// A token that is good for something else.
+    Role,
+    /// Shut out by an operator.
+    Revoked,
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Age,
         Self::Lot,
         Self::Round,
@@ -45,6 +63,15 @@ impl Reason {
         Self::Norm,
         Self::Checksum,
         Self::Twice,
+        Self::Proof,
+        Self::Session,
+        Self::Seal,
+        Self::Replay,
+        Self::Rate,
+        Self::Key,
+        Self::Token,
+        Self::Role,
+        Self::Revoked,
     ];
 
     /// As it stands in the ledger and in metrics.
@@ -62,6 +89,15 @@ impl Reason {
             Self::Norm => "norm",
             Self::Checksum => "checksum",
             Self::Twice => "twice",
+            Self::Proof => "proof",
+            Self::Session => "session",
+            Self::Seal => "seal",
+            Self::Replay => "replay",
+            Self::Rate => "rate",
+            Self::Key => "key",
+            Self::Token => "token",
+            Self::Role => "role",
+            Self::Revoked => "revoked",
         }
     }
 }

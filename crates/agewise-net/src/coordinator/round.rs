@@ -28,14 +28,14 @@ pub(crate) struct Member {
     pub(crate) joined: bool,
     /// Its report, if it was accepted.
     pub(crate) report: Option<ReportRow>,
-    /// Whether its update was found to be damaged since: it is credited, and left out.
-    pub(crate) damaged: bool,
+    /// Why its update is left out, although it is credited: damaged since, or the client was revoked.
+    pub(crate) left_out: Option<&'static str>,
 }
 
 impl Member {
     /// A client that is wanted and has not come yet.
     pub(crate) fn called(age: u64, draws: u32) -> Self {
-        Self { age, draws, joined: false, report: None, damaged: false }
+        Self { age, draws, joined: false, report: None, left_out: None }
     }
 }
 

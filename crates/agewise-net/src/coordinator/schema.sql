@@ -2,16 +2,25 @@
 -- Rounds count from 0. The age of a client in round t is t - waiting_since.
 
 CREATE TABLE IF NOT EXISTS run (
-  key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), policy, model, data, seed, parameters, config
+  key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), and what cannot change: policy, seed, anchor, model, ...
   value BLOB NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS settings (
+  since  INTEGER PRIMARY KEY,                  -- the round under way, or the next one, when the coordinator started with it
+  config TEXT NOT NULL                         -- TOML
 );
 
 CREATE TABLE IF NOT EXISTS clients (
   client        INTEGER PRIMARY KEY,           -- by order of enrolment, from 0
   name          TEXT NOT NULL UNIQUE,
+  key           BLOB NOT NULL,                 -- its public key, 32 bytes
   samples       INTEGER NOT NULL,
   enrolled      INTEGER NOT NULL,              -- the round in which it came
+  first_waiting INTEGER NOT NULL,              -- what waiting_since was then
   waiting_since INTEGER NOT NULL,              -- negative for a first age
+  revoked       INTEGER NOT NULL DEFAULT 0,    -- 1: shut out
+  revoked_from  INTEGER,                       -- the first round that begins without it
   reports       INTEGER NOT NULL DEFAULT 0,    -- accepted
   late          INTEGER NOT NULL DEFAULT 0,
   missing       INTEGER NOT NULL DEFAULT 0,
@@ -19,11 +28,37 @@ CREATE TABLE IF NOT EXISTS clients (
 );
 CREATE INDEX IF NOT EXISTS clients_by_age ON clients (waiting_since);
 
+CREATE TABLE IF NOT EXISTS keys (              -- which keys a client had; another one needs a token for its name
+  client INTEGER NOT NULL,
+  since  INTEGER NOT NULL,                     -- the first round in which it is good for lots
+  key    BLOB NOT NULL,
+  PRIMARY KEY (client, since)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS samples (           -- data sizes, as clients have told them
+  client  INTEGER NOT NULL,
+  since   INTEGER NOT NULL,                    -- the first round that begins with it
+  samples INTEGER NOT NULL,
+  PRIMARY KEY (client, since)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS tokens (
+  id      TEXT PRIMARY KEY,                    -- the public part
+  hash    BLOB NOT NULL,                       -- SHA-256 of the secret part
+  role    TEXT NOT NULL,                       -- client (good once), observer, operator
+  name    TEXT,                                -- the only name that may enrol with it, or whose it is
+  client  INTEGER,                             -- who has enrolled with it
+  revoked INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS rounds (
   round     INTEGER PRIMARY KEY,
   state     TEXT NOT NULL,                     -- joining, training, committed, abandoned
   interval  REAL NOT NULL,                     -- of the age laws, as announced
-  clients   INTEGER NOT NULL,                  -- n, as announced
+  clients   INTEGER NOT NULL,                  -- n, as announced: those with smaller numbers
+  seed      BLOB,                              -- as announced, 32 bytes; NULL where lots are seeded
+  present   BLOB,                              -- who was connected when the coordinator chose, one bit for each client
+  recalled  BLOB,                              -- who was connected when nobody had come and one was called
   model     INTEGER NOT NULL,                  -- the version that was trained
   began     INTEGER NOT NULL,                  -- Unix milliseconds, for people: nothing is decided by it
   available INTEGER NOT NULL DEFAULT 0,        -- connected when it was announced
@@ -49,14 +84,15 @@ CREATE TABLE IF NOT EXISTS joins (
   seconds REAL,                                -- of training, as the client says
   norm    REAL,                                -- distance of its model to the global one
   sha256  BLOB,                                -- of what it sent
+  proof   BLOB,                                -- of its lot, 96 bytes; NULL if it was called
   weight  REAL,                                -- what it counted for
   PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS refusals (
   round  INTEGER NOT NULL,
-  client INTEGER NOT NULL,
-  reason TEXT NOT NULL,                        -- age, lot, round, shape, size, not-finite, norm, checksum, cohort, ...
+  client INTEGER NOT NULL,                     -- -1: somebody who is not a client
+  reason TEXT NOT NULL,                        -- age, lot, proof, round, shape, size, norm, seal, replay, rate, ...
   detail TEXT NOT NULL,                        -- of the last one
   count  INTEGER NOT NULL,
   PRIMARY KEY (round, client, reason)

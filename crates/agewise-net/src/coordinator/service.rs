@@ -1,13 +1,18 @@
 //! The network's side of the coordinator: streams, chunks and deadlines. Everything that is decided is decided by the driver.
 
-use super::command::{Command, Entrance, Watching};
+use super::command::{Command, Denied, Entrance, Watching};
+use super::doorway::guest;
+use super::gate::Gate;
 use super::intake::{Intake, LARGEST_CHUNK, NotTaken};
 use super::refusal::{Reason, Refusal};
 use super::shared::Shared;
+use crate::honesty::seal::Sealed;
+use crate::honesty::token::Role;
 use crate::proto::coordinator_server::Coordinator;
 use crate::proto::{
-    Announcement, Chunk, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest,
-    ReportHeader, ReportPart, ReportReply, StatusReply, StatusRequest, WatchRequest, report_part,
+    Announcement, ChallengeReply, ChallengeRequest, Chunk, EnrolReply, EnrolRequest,
+    FetchModelRequest, JoinReply, JoinRequest, ReportHeader, ReportPart, ReportReply, RevokeReply,
+    RevokeRequest, StatusReply, StatusRequest, WatchRequest, report_part,
 };
 use agewise_core::Error;
 use std::pin::Pin;
@@ -16,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status, Streaming};
@@ -29,7 +34,10 @@ pub(crate) const LARGEST_MESSAGE: usize = LARGEST_CHUNK + 4_096;
 /// The coordinator as a service.
 pub(crate) struct Service {
     commands: Sender<Command>,
+    gate: Arc<Gate>,
     shared: Arc<Shared>,
+    /// Calls that may be worked on at a time; the others wait here.
+    places: Semaphore,
     /// The longest that an update may take to come in.
     report_window: Duration,
     attempts: AtomicU64,
@@ -40,10 +48,13 @@ type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
 impl Service {
     pub(crate) fn new(
         commands: Sender<Command>,
+        gate: Arc<Gate>,
         shared: Arc<Shared>,
+        calls: usize,
         report_window: Duration,
     ) -> Self {
-        Self { commands, shared, report_window, attempts: AtomicU64::new(0) }
+        let places = Semaphore::new(calls);
+        Self { commands, gate, shared, places, report_window, attempts: AtomicU64::new(0) }
     }
 
     /// Asks the driver.
@@ -53,8 +64,26 @@ impl Service {
     ) -> Result<T, Status> {
         let (reply, answer) = oneshot::channel();
         let unavailable = || Status::unavailable("the coordinator cannot answer now, try again");
+        let _place = self.places.acquire().await.map_err(|_| unavailable())?;
         self.commands.send(question(reply)).map_err(|_| unavailable())?;
         answer.await.map_err(|_| unavailable())
+    }
+
+    /// The message of a call, if the gate lets it in.
+    fn admit<M: Sealed>(&self, request: Request<M>) -> Result<M, Status> {
+        let guest = guest(&request);
+        let message = request.into_inner();
+        let admitted = self.gate.admit(&message, guest.as_ref());
+        admitted.map_err(|refusal| denied(&refusal))?;
+        Ok(message)
+    }
+
+    /// Whether the token in the metadata is good for a role.
+    fn check_bearer<M>(&self, request: &Request<M>, role: Role) -> Result<(), Status> {
+        let header = request.metadata().get("authorization");
+        let token = header.and_then(|text| text.to_str().ok()?.strip_prefix("Bearer "));
+        let checked = self.gate.check_bearer(token, role, guest(request).as_ref());
+        checked.map_err(|refusal| denied(&refusal))
     }
 
     /// Receives the bytes of an update. `Ok` is its distance to the global model.
@@ -94,22 +123,51 @@ impl Service {
     }
 }
 
+/// Why a call is not let in, as gRPC says it.
+fn denied(refusal: &Refusal) -> Status {
+    let why = refusal.to_string();
+    match refusal.reason {
+        Reason::Session | Reason::Replay => Status::failed_precondition(why),
+        Reason::Rate => Status::resource_exhausted(why),
+        Reason::Revoked | Reason::Role => Status::permission_denied(why),
+        _ => Status::unauthenticated(why),
+    }
+}
+
 /// An error of the client: it has to enrol again, or it came too late, or it will never work.
 fn refused(error: &Error) -> Status {
     match error.field() {
         "run" | "client" => Status::failed_precondition(error.to_string()),
         "round" => Status::aborted(error.to_string()),
         "stream" => Status::already_exists(error.to_string()),
+        "revoked" => Status::permission_denied(error.to_string()),
         _ => Status::invalid_argument(error.to_string()),
     }
 }
 
 #[tonic::async_trait]
 impl Coordinator for Service {
+    async fn challenge(
+        &self,
+        _: Request<ChallengeRequest>,
+    ) -> Result<Response<ChallengeReply>, Status> {
+        Ok(Response::new(ChallengeReply { challenge: self.gate.challenge() }))
+    }
+
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
+        let guest = guest(&request);
         let request = request.into_inner();
-        let answer = self.ask(|reply| Command::Enrol { request, reply }).await?;
-        answer.map(Response::new).map_err(|error| refused(&error))
+        let key = self.gate.check_enrolment(&request, guest.as_ref());
+        let key = key.map_err(|refusal| denied(&refusal))?;
+        let challenge = request.challenge.clone();
+        let answer = self.ask(|reply| Command::Enrol { request, key, reply }).await?;
+        let reply = answer.map_err(|why| match why {
+            Denied::Input(error) => refused(&error),
+            Denied::Refused(refusal) => denied(&refusal),
+        })?;
+        let begun = self.gate.begin_session(reply.client, &challenge, guest.as_ref());
+        begun.map_err(|refusal| denied(&refusal))?;
+        Ok(Response::new(reply))
     }
 
     type WatchStream = Announcements;
@@ -118,7 +176,7 @@ impl Coordinator for Service {
         &self,
         request: Request<WatchRequest>,
     ) -> Result<Response<Announcements>, Status> {
-        let request = request.into_inner();
+        let request = self.admit(request)?;
         let client = request.client;
         let watching = self.ask(|reply| Command::Watch { request, reply }).await?;
         let Watching { announcements, token } = watching.map_err(|error| refused(&error))?;
@@ -131,8 +189,9 @@ impl Coordinator for Service {
     }
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
-        let request = request.into_inner();
-        let answer = self.ask(|reply| Command::Join { request, reply }).await?;
+        let request = self.admit(request)?;
+        let lot = self.gate.lot(&request);
+        let answer = self.ask(|reply| Command::Join { request, lot, reply }).await?;
         answer.map(Response::new).map_err(|error| refused(&error))
     }
 
@@ -142,7 +201,7 @@ impl Coordinator for Service {
         &self,
         request: Request<FetchModelRequest>,
     ) -> Result<Response<Chunks>, Status> {
-        let request = request.into_inner();
+        let request = self.admit(request)?;
         let global = self
             .ask(|reply| Command::Fetch { request, reply })
             .await?
@@ -161,10 +220,13 @@ impl Coordinator for Service {
         &self,
         request: Request<Streaming<ReportPart>>,
     ) -> Result<Response<ReportReply>, Status> {
+        let guest = guest(&request);
         let mut parts = request.into_inner();
         let too_slow = |_| Status::deadline_exceeded("the update took longer than a round");
         let coming = async {
             let header = first_part(&mut parts).await?;
+            let admitted = self.gate.admit(&header, guest.as_ref());
+            admitted.map_err(|refusal| denied(&refusal))?;
             let question = header.clone();
             let entrance =
                 self.ask(|reply| Command::BeginReport { header: question, reply }).await?;
@@ -185,8 +247,22 @@ impl Coordinator for Service {
         Ok(Response::new(reply))
     }
 
-    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
+    async fn status(
+        &self,
+        request: Request<StatusRequest>,
+    ) -> Result<Response<StatusReply>, Status> {
+        self.check_bearer(&request, Role::Observer)?;
         self.ask(|reply| Command::Status { reply }).await.map(Response::new)
+    }
+
+    async fn revoke(
+        &self,
+        request: Request<RevokeRequest>,
+    ) -> Result<Response<RevokeReply>, Status> {
+        self.check_bearer(&request, Role::Operator)?;
+        let who = request.into_inner().who;
+        let answer = self.ask(|reply| Command::Revoke { who, reply }).await?;
+        answer.map(Response::new).map_err(|error| refused(&error))
     }
 }
 

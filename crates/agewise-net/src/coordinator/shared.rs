@@ -1,9 +1,10 @@
 //! What people and monitoring see without asking the driver.
 
+use super::doorway::DoorCounters;
 use super::metrics::Metrics;
 use crate::proto::State;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Where the run stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,13 +28,21 @@ pub(crate) struct Live {
 pub(crate) struct Shared {
     live: RwLock<Option<Live>>,
     pub(crate) metrics: Metrics,
+    /// Connections.
+    pub(crate) door: Arc<DoorCounters>,
     /// The ledger, to be read beside the driver.
     pub(crate) ledger: PathBuf,
 }
 
 impl Shared {
     pub(crate) fn new(ledger: PathBuf) -> Self {
-        Self { live: RwLock::default(), metrics: Metrics::new(), ledger }
+        Self { live: RwLock::default(), metrics: Metrics::new(), door: Arc::default(), ledger }
+    }
+
+    /// All figures, as Prometheus reads them.
+    pub(crate) fn metrics_text(&self) -> String {
+        self.metrics.show_door(&self.door);
+        self.metrics.text()
     }
 
     /// Where the run stands; `None` before the driver has begun and after it has ended.

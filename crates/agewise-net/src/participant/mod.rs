@@ -9,6 +9,8 @@ mod state;
 
 pub use state::ClientState;
 
+use crate::honesty::Identity;
+use crate::honesty::token::Token;
 use crate::proto::Task;
 use crate::tls::Trust;
 use agewise_core::{Error, Result, Seed};
@@ -64,8 +66,13 @@ pub struct ParticipantParams {
     pub trust: Trust,
     /// What the client calls itself. Without one it makes a random name and keeps it in its state.
     pub name: Option<String>,
-    /// Where it remembers its name and its age. Without one it asks the coordinator for its age.
+    /// Where it remembers its name, its key and its age. Without one it asks the coordinator for its age, and has a key until the
+    /// program ends.
     pub state: Option<PathBuf>,
+    /// Another key than the one in its state.
+    pub identity: Option<Identity>,
+    /// The token from the operator, needed to enrol for the first time.
+    pub token: Option<Token>,
     /// The longest pause between two tries to reach the coordinator.
     pub longest_pause: Duration,
 }
@@ -78,6 +85,8 @@ impl ParticipantParams {
             trust: Trust::default(),
             name: None,
             state: None,
+            identity: None,
+            token: None,
             longest_pause: Duration::from_secs(30),
         }
     }
@@ -135,6 +144,8 @@ pub enum GaveUp {
     Input(Error),
     /// The coordinator refuses this client for good.
     Refused(String),
+    /// The coordinator does what it said it could not do.
+    Cheated(String),
     /// Its state cannot be kept.
     State(String),
 }
@@ -144,6 +155,7 @@ impl fmt::Display for GaveUp {
         match self {
             Self::Input(error) => error.fmt(f),
             Self::Refused(why) => write!(f, "the coordinator refuses this client: {why}"),
+            Self::Cheated(why) => write!(f, "the coordinator cannot be trusted: {why}"),
             Self::State(why) => f.write_str(why),
         }
     }
@@ -161,6 +173,7 @@ impl From<Error> for GaveUp {
 pub struct Participant {
     params: ParticipantParams,
     state: ClientState,
+    identity: Identity,
     learner: Arc<Mutex<Box<dyn LocalLearner>>>,
     events: Option<UnboundedSender<Event>>,
 }
@@ -172,8 +185,12 @@ impl Participant {
         learner: Box<dyn LocalLearner>,
     ) -> std::result::Result<Self, GaveUp> {
         let state = ClientState::load(params.state.as_deref(), params.name.as_deref())?;
+        let identity = match &params.identity {
+            Some(identity) => identity.clone(),
+            None => state::identity(params.state.as_deref())?,
+        };
         let learner = Arc::new(Mutex::new(learner));
-        Ok(Self { params, state, learner, events: None })
+        Ok(Self { params, state, identity, learner, events: None })
     }
 
     /// Tells this channel what happens.
@@ -192,9 +209,9 @@ impl Participant {
         self,
         shutdown: impl Future<Output = ()> + Send,
     ) -> std::result::Result<(), GaveUp> {
-        let Self { params, state, learner, events } = self;
+        let Self { params, state, identity, learner, events } = self;
         let mut backoff = Backoff::new(params.longest_pause);
-        let mut session = Session::new(&params, state, learner, events)?;
+        let mut session = Session::new(&params, state, identity, learner, events)?;
         tokio::pin!(shutdown);
         loop {
             let begun = Instant::now();

@@ -1,15 +1,20 @@
 //! One connection to the coordinator: rounds as they are announced, until the run or the connection ends.
 
-use super::state::ClientState;
+use super::state::{ClientState, Remembered};
 use super::{Event, GaveUp, LocalLearner, ParticipantParams, RoundTask};
 use crate::hex::hex;
+use crate::honesty::Identity;
+use crate::honesty::lots::Draw;
+use crate::honesty::seal::{Sealer, sign_enrolment};
+use crate::honesty::seeds::{Commitment, RoundSeed, SeedCheck};
+use crate::honesty::token::Token;
 use crate::parameters::{from_bytes, to_bytes};
 use crate::proto::coordinator_client::CoordinatorClient;
 use crate::proto::{
-    Announcement, EnrolRequest, FetchModelRequest, JoinRequest, ReportHeader, ReportPart, State,
-    Task, WatchRequest, join_reply, report_part, report_reply,
+    self, Announcement, ChallengeRequest, EnrolRequest, FetchModelRequest, JoinRequest, Lots,
+    ReportHeader, ReportPart, State, Task, WatchRequest, join_reply, report_part, report_reply,
 };
-use crate::rule::{Rule, RuleParams};
+use crate::rule::{Rule, RuleParams, seeded_lot};
 use agewise_core::{Error, Seed};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -76,6 +81,11 @@ struct Pending {
 pub(super) struct Session {
     endpoint: Endpoint,
     state: ClientState,
+    identity: Identity,
+    token: Option<Token>,
+    /// Seals the calls of this connection.
+    sealer: Sealer,
+    seeds: Option<SeedCheck>,
     learner: Arc<Mutex<Box<dyn LocalLearner>>>,
     events: Option<UnboundedSender<Event>>,
     run: Vec<u8>,
@@ -88,14 +98,20 @@ impl Session {
     pub(super) fn new(
         params: &ParticipantParams,
         state: ClientState,
+        identity: Identity,
         learner: Arc<Mutex<Box<dyn LocalLearner>>>,
         events: Option<UnboundedSender<Event>>,
     ) -> Result<Self, GaveUp> {
         let endpoint = endpoint(&params.coordinator, &params.trust)?;
         state.save()?;
+        let remembered = state.seeds.as_ref().and_then(Remembered::commitment);
         Ok(Self {
             endpoint,
+            sealer: Sealer::new(identity.clone(), Vec::new()),
+            seeds: remembered.map(SeedCheck::new),
             state,
+            identity,
+            token: params.token.clone(),
             learner,
             events,
             run: Vec::new(),
@@ -140,7 +156,8 @@ impl Session {
         if self.pending.is_some() {
             self.deliver(&mut coordinator).await?;
         }
-        let request = WatchRequest { client: self.state.client, run: self.run.clone() };
+        let request = WatchRequest { client: self.state.client, run: self.run.clone(), seal: None };
+        let request = self.sealer.seal(request);
         let mut stream = coordinator.watch(request).await?.into_inner();
         // Only the latest announcement matters: training may outlast several of them.
         let (sender, mut latest) = watch::channel(None::<Announcement>);
@@ -176,7 +193,15 @@ impl Session {
 
     async fn enrol(&mut self, coordinator: &mut CoordinatorClient<Channel>) -> Result<(), Broken> {
         let samples = self.lock_learner().samples();
-        let request = EnrolRequest { name: self.state.name.clone(), samples };
+        let challenge = coordinator.challenge(short(ChallengeRequest {})).await?.into_inner();
+        let request = EnrolRequest {
+            name: self.state.name.clone(),
+            samples,
+            token: self.token.as_ref().map_or_else(String::new, Token::reveal),
+            challenge: challenge.challenge.clone(),
+            ..EnrolRequest::default()
+        };
+        let request = sign_enrolment(request, &self.identity);
         let reply = coordinator.enrol(short(request)).await?.into_inner();
         let Some(task) = reply.task else {
             return Err(Status::internal("the coordinator has sent no task").into());
@@ -195,6 +220,13 @@ impl Session {
             // An update for another run is of no use.
             self.pending = None;
         }
+        if self.state.run != run {
+            self.seeds = None;
+        }
+        self.sealer = Sealer::new(self.identity.clone(), challenge.challenge);
+        if let Some(told) = &reply.seeds {
+            self.hold_to(told)?;
+        }
         self.run = reply.run;
         self.state.run = run;
         self.state.client = reply.client;
@@ -202,6 +234,38 @@ impl Session {
         self.state.save()?;
         self.tell(Event::Enrolled { client: reply.client, waiting_since: reply.waiting_since });
         Ok(())
+    }
+
+    /// What the coordinator has committed to must be what it has committed to before.
+    fn hold_to(&mut self, told: &proto::Commitment) -> Result<(), Broken> {
+        let told = commitment(told)
+            .ok_or_else(|| cheated("it has committed to something that is not a seed"))?;
+        match &mut self.seeds {
+            Some(seeds) => seeds
+                .told(told)
+                .map_err(|_| cheated("it has committed to other seeds than before"))?,
+            None => self.seeds = Some(SeedCheck::new(told)),
+        }
+        let remembered = Some(Remembered::from(told));
+        if self.state.seeds != remembered {
+            self.state.seeds = remembered;
+            self.state.save()?;
+        }
+        Ok(())
+    }
+
+    /// The seed of a round, if it is the one that was committed to.
+    fn check_seed(&mut self, announcement: &Announcement) -> Result<RoundSeed, Broken> {
+        if let Some(told) = &announcement.seeds {
+            self.hold_to(told)?;
+        }
+        let seed = RoundSeed::try_from(announcement.round_seed.as_slice());
+        let seed = seed.map_err(|_| cheated("a round without a seed"))?;
+        let checked = self.seeds.as_mut().map(|seeds| seeds.seed(announcement.round, &seed));
+        match checked {
+            Some(Ok(())) => Ok(seed),
+            _ => Err(cheated("the seed of a round is not the one that it has committed to")),
+        }
     }
 
     fn lock_learner(&self) -> std::sync::MutexGuard<'_, Box<dyn LocalLearner>> {
@@ -230,11 +294,19 @@ impl Session {
                 // Credited in this round already.
                 return Ok(());
             };
-            if !(announcement.called || self.wins(announcement, age)?) {
+            let won = self.draw(announcement, age)?;
+            if !announcement.called && won.is_none() {
                 return Ok(());
             }
-            let request =
-                JoinRequest { client: self.state.client, run: self.run.clone(), round, age };
+            let request = JoinRequest {
+                client: self.state.client,
+                run: self.run.clone(),
+                round,
+                age,
+                proof: won.unwrap_or_default(),
+                seal: None,
+            };
+            let request = self.sealer.seal(request);
             let reply = coordinator.join(short(request)).await?.into_inner();
             let corrected = self.state.waiting_since != reply.waiting_since;
             self.remember(reply.waiting_since)?;
@@ -258,14 +330,11 @@ impl Session {
         Ok(())
     }
 
-    /// Whether this client takes part by itself.
-    fn wins(&mut self, announcement: &Announcement, age: u64) -> Result<bool, Broken> {
+    /// Draws the lot. `Some` is the proof of one that wins; it is empty where lots need none.
+    fn draw(&mut self, announcement: &Announcement, age: u64) -> Result<Option<Vec<u8>>, Broken> {
         let Some(task) = &self.task else {
-            return Ok(false);
+            return Ok(None);
         };
-        if announcement.state() != State::Joining {
-            return Ok(false);
-        }
         let params = RuleParams {
             policy: task.policy.parse()?,
             max_age: task.max_age,
@@ -273,14 +342,29 @@ impl Session {
             cohort: announcement.cohort,
             interval: announcement.interval,
         };
+        let is_proven = task.lots() == Lots::Proven;
+        let round = announcement.round;
+        // Also who does not take part looks whether the coordinator keeps to its seeds.
+        let seed = if is_proven { Some(self.check_seed(announcement)?) } else { None };
+        if announcement.state() != State::Joining || announcement.called {
+            return Ok(None);
+        }
         let rule = match self.rule.take() {
             Some((known, rule)) if known == params => rule,
             _ => params.build()?,
         };
-        let (seed, round) = (Seed(announcement.seed), announcement.round);
-        let wins = rule.takes_part(seed, round, self.state.client, age);
+        let client = self.state.client;
+        let won = if rule.may_take_part(age) {
+            let (lot, proof) = match &seed {
+                Some(seed) => Draw { run: &self.run, round, seed }.by(&self.identity),
+                None => (seeded_lot(Seed(announcement.seed), round, client), Vec::new()),
+            };
+            rule.takes_part(round, client, age, lot).then_some(proof)
+        } else {
+            None
+        };
         self.rule = Some((params, rule));
-        Ok(wins)
+        Ok(won)
     }
 
     /// Fetches, trains and reports.
@@ -331,6 +415,7 @@ impl Session {
             seconds: time.as_secs_f64(),
             parameters: bytes.len() as u64 / 4,
             sha256,
+            seal: None,
         };
         self.pending = Some(Pending { header, bytes });
         self.deliver(coordinator).await
@@ -338,7 +423,7 @@ impl Session {
 
     /// The model of the round, checked.
     async fn fetch(
-        &self,
+        &mut self,
         coordinator: &mut CoordinatorClient<Channel>,
         announcement: &Announcement,
     ) -> Result<Vec<f32>, Broken> {
@@ -346,7 +431,9 @@ impl Session {
             client: self.state.client,
             run: self.run.clone(),
             round: announcement.round,
+            seal: None,
         };
+        let request = self.sealer.seal(request);
         let size = 4 * self.task.as_ref().map_or(0, |task| task.parameters) as usize;
         let mut chunks = coordinator.fetch_model(request).await?.into_inner();
         let mut bytes = Vec::with_capacity(size);
@@ -371,7 +458,8 @@ impl Session {
             return Ok(());
         };
         let round = pending.header.round;
-        let header = ReportPart { part: Some(report_part::Part::Header(pending.header.clone())) };
+        let header = self.sealer.seal(pending.header.clone());
+        let header = ReportPart { part: Some(report_part::Part::Header(header)) };
         let bytes = pending.bytes.clone();
         let parts = (0..bytes.len()).step_by(CHUNK).map(move |begin| {
             let end = bytes.len().min(begin + CHUNK);
@@ -387,6 +475,16 @@ impl Session {
         });
         Ok(())
     }
+}
+
+fn cheated(why: &str) -> Broken {
+    Broken::GaveUp(GaveUp::Cheated(why.to_string()))
+}
+
+fn commitment(told: &proto::Commitment) -> Option<Commitment> {
+    let seed = |bytes: &[u8]| RoundSeed::try_from(bytes).ok();
+    let (anchor, next_anchor) = (seed(&told.anchor)?, seed(&told.next_anchor)?);
+    Some(Commitment { chain: told.chain, anchor, next_anchor })
 }
 
 /// Where the coordinator is, and how it is reached.

@@ -1,6 +1,9 @@
-//! What a client remembers: its name, its run, and since when it waits.
+//! What a client remembers: its name, its key, its run, since when it waits, and what the coordinator has committed to.
 
 use super::GaveUp;
+use crate::hex::{hex, unhex};
+use crate::honesty::Identity;
+use crate::honesty::seeds::Commitment;
 use crate::name::check_name;
 use agewise_core::Error;
 use agewise_report::write_atomically;
@@ -23,12 +26,51 @@ pub struct ClientState {
     /// Its age in round t is t minus this.
     #[serde(default)]
     pub waiting_since: i64,
+    /// What the coordinator cannot change any more about the seeds of this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<Remembered>,
     #[serde(skip)]
     path: Option<PathBuf>,
 }
 
-/// The file inside the state folder.
+/// A [`Commitment`], as it is kept in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    chain: u64,
+    anchor: String,
+    next_anchor: String,
+}
+
+impl From<Commitment> for Remembered {
+    fn from(commitment: Commitment) -> Self {
+        let Commitment { chain, anchor, next_anchor } = commitment;
+        Self { chain, anchor: hex(&anchor), next_anchor: hex(&next_anchor) }
+    }
+}
+
+impl Remembered {
+    /// `None` if the file was changed by hand.
+    pub(super) fn commitment(&self) -> Option<Commitment> {
+        let seed = |text: &str| unhex(text)?.try_into().ok();
+        let (anchor, next_anchor) = (seed(&self.anchor)?, seed(&self.next_anchor)?);
+        Some(Commitment { chain: self.chain, anchor, next_anchor })
+    }
+}
+
+/// The files inside the state folder.
 const FILE: &str = "client.json";
+const KEY: &str = "client.key";
+
+/// The key of a client: kept in its state folder, or until the program ends.
+pub(super) fn identity(folder: Option<&Path>) -> Result<Identity, GaveUp> {
+    let Some(folder) = folder else {
+        return Identity::generate()
+            .map_err(|error| GaveUp::State(format!("no random numbers: {error}")));
+    };
+    fs::create_dir_all(folder).map_err(|error| trouble(folder, &error))?;
+    let path = folder.join(KEY);
+    Identity::load_or_create(&path).map_err(|error| trouble(&path, &error))
+}
 
 impl ClientState {
     /// Reads the state in a folder, or begins one. A state that cannot be read is begun anew if a name is given: the coordinator knows
@@ -65,7 +107,7 @@ impl ClientState {
     }
 
     fn new(name: String, path: Option<PathBuf>) -> Self {
-        Self { name, run: String::new(), client: 0, waiting_since: 0, path }
+        Self { name, run: String::new(), client: 0, waiting_since: 0, seeds: None, path }
     }
 
     /// Writes the state, if there is a place for it.

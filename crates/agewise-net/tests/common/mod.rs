@@ -9,7 +9,7 @@ use agewise_net::coordinator::{self, Coordinator, Trouble};
 use agewise_net::native::NativeModel;
 use agewise_net::participant::{Event, LocalLearner};
 use agewise_net::swarm::{self, SwarmParams};
-use agewise_net::{CoordinatorParams, ModelParams, RoundParams};
+use agewise_net::{AccessParams, CoordinatorParams, LotSource, ModelParams, RoundParams};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +34,7 @@ pub(crate) fn digits() -> Dataset {
 pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> CoordinatorParams {
     CoordinatorParams {
         state: state.to_path_buf(),
+        access: AccessParams { tokens: false },
         round: RoundParams {
             policy: policy.to_string(),
             clients,
@@ -41,6 +42,8 @@ pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> C
             rounds: 5,
             join_seconds: 30.0,
             report_seconds: 120.0,
+            // The simulator's lots, so that both can be compared; tests of honesty have their own.
+            lots: LotSource::Seeded,
             ..RoundParams::default()
         },
         model: ModelParams::default(),

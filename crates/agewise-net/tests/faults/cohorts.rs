@@ -178,7 +178,7 @@ async fn who_lost_its_state_learns_its_age_back_by_its_name() {
     // And a name that is not one is not enrolled.
     let mut calls = again.calls;
     for name in ["", "no spaces", "../up", &"x".repeat(65)] {
-        let request = agewise_net::proto::EnrolRequest { name: name.to_string(), samples: 1 };
+        let request = crate::raw::enrolment(&mut calls, name, 1).await;
         assert!(calls.enrol(request).await.is_err(), "{name}");
     }
     assert_eq!(site.count("SELECT COUNT(*) FROM clients"), 2);

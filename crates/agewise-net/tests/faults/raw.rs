@@ -1,12 +1,16 @@
 //! A client that does exactly what a test tells it, also what no decent client would do.
 
 use super::site::{bytes_of, numbers_in, soon};
+use agewise_net::honesty::Identity;
+use agewise_net::honesty::seal::{Sealer, sign_enrolment};
 use agewise_net::proto::coordinator_client::CoordinatorClient;
 use agewise_net::proto::{
-    Announcement, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest, ReportHeader,
-    ReportPart, ReportReply, State, WatchRequest, join_reply, report_part, report_reply,
+    Announcement, ChallengeRequest, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest,
+    ReportHeader, ReportPart, ReportReply, State, WatchRequest, join_reply, report_part,
+    report_reply,
 };
 use sha2::{Digest, Sha256};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio_stream::Stream;
 use tonic::transport::Channel;
@@ -15,7 +19,26 @@ use tonic::{Status, Streaming};
 /// How updates are cut.
 const CHUNK: usize = 256 << 10;
 
+/// The key of a client, which follows from its name.
+fn identity(name: &str) -> Identity {
+    Identity::from_secret(Sha256::digest(name).into())
+}
+
+/// An enrolment that is signed for this coordinator.
+pub(crate) async fn enrolment(
+    calls: &mut CoordinatorClient<Channel>,
+    name: &str,
+    samples: u64,
+) -> EnrolRequest {
+    let challenge = soon("a challenge", calls.challenge(ChallengeRequest {})).await.unwrap();
+    let challenge = challenge.into_inner().challenge;
+    let request =
+        EnrolRequest { name: name.to_string(), samples, challenge, ..EnrolRequest::default() };
+    sign_enrolment(request, &identity(name))
+}
+
 pub(crate) struct Raw {
+    sealer: Mutex<Sealer>,
     pub(crate) calls: CoordinatorClient<Channel>,
     pub(crate) client: u32,
     pub(crate) run: Vec<u8>,
@@ -36,9 +59,11 @@ impl Raw {
             }
         };
         let mut calls = soon("a connection", connecting).await;
-        let request = EnrolRequest { name: name.to_string(), samples: 10 };
+        let request = enrolment(&mut calls, name, 10).await;
+        let sealer = Mutex::new(Sealer::new(identity(name), request.challenge.clone()));
         let reply = soon("enrolling", calls.enrol(request)).await.unwrap().into_inner();
         Self {
+            sealer,
             calls,
             client: reply.client,
             run: reply.run,
@@ -51,7 +76,8 @@ impl Raw {
     /// Enrols and listens.
     pub(crate) async fn arrive(url: &str, name: &str) -> Self {
         let mut raw = Self::enrol(url, name).await;
-        let request = WatchRequest { client: raw.client, run: raw.run.clone() };
+        let request = WatchRequest { client: raw.client, run: raw.run.clone(), seal: None };
+        let request = raw.sealer.lock().unwrap().seal(request);
         let stream = soon("listening", raw.calls.watch(request)).await.unwrap().into_inner();
         raw.announcements = Some(stream);
         raw
@@ -93,7 +119,9 @@ impl Raw {
 
     pub(crate) async fn ask_to_join(&mut self, round: u64) -> JoinReply {
         let age = (round as i64 - self.waiting_since) as u64;
-        let request = JoinRequest { client: self.client, run: self.run.clone(), round, age };
+        let (client, run) = (self.client, self.run.clone());
+        let request = JoinRequest { client, run, round, age, proof: Vec::new(), seal: None };
+        let request = self.sealer.lock().unwrap().seal(request);
         soon("joining", self.calls.join(request)).await.unwrap().into_inner()
     }
 
@@ -104,7 +132,9 @@ impl Raw {
     }
 
     pub(crate) fn fetch_request(&self, round: u64) -> FetchModelRequest {
-        FetchModelRequest { client: self.client, run: self.run.clone(), round }
+        let (client, run) = (self.client, self.run.clone());
+        let request = FetchModelRequest { client, run, round, seal: None };
+        self.sealer.lock().unwrap().seal(request)
     }
 
     pub(crate) async fn fetch(&mut self, round: u64) -> Vec<f32> {
@@ -120,7 +150,7 @@ impl Raw {
 
     /// An honest header for these bytes.
     pub(crate) fn header(&self, round: u64, version: u64, bytes: &[u8]) -> ReportHeader {
-        ReportHeader {
+        self.seal(ReportHeader {
             client: self.client,
             run: self.run.clone(),
             round,
@@ -130,7 +160,13 @@ impl Raw {
             seconds: 0.25,
             parameters: bytes.len() as u64 / 4,
             sha256: Sha256::digest(bytes).to_vec(),
-        }
+            seal: None,
+        })
+    }
+
+    /// The header with a seal of this moment.
+    fn seal(&self, header: ReportHeader) -> ReportHeader {
+        self.sealer.lock().unwrap().seal(header)
     }
 
     /// An update in which every number is the same: its header and its data.
@@ -139,7 +175,13 @@ impl Raw {
         report_of(self.header(round, version, &bytes), &bytes)
     }
 
-    pub(crate) async fn send(&mut self, parts: Vec<ReportPart>) -> Result<ReportReply, Status> {
+    /// Sends parts that may have been made, and changed, some time ago: the header is sealed now.
+    pub(crate) async fn send(&mut self, mut parts: Vec<ReportPart>) -> Result<ReportReply, Status> {
+        if let Some(ReportPart { part: Some(report_part::Part::Header(header)) }) =
+            parts.first_mut()
+        {
+            *header = self.seal(header.clone());
+        }
         self.stream(tokio_stream::iter(parts)).await
     }
 

@@ -179,7 +179,7 @@ impl Site {
     }
 
     pub(crate) async fn status(&self) -> StatusReply {
-        soon("a status", status(&self.url, &Trust::default())).await.unwrap()
+        soon("a status", status(&self.url, &Trust::default(), None)).await.unwrap()
     }
 }
 

@@ -76,8 +76,10 @@ async fn a_ledger_that_somebody_holds_delays_everything_and_loses_nothing() {
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let enrol = |name: &'static str| {
         let mut calls = first.calls.clone();
-        let request = agewise_net::proto::EnrolRequest { name: name.to_string(), samples: 1 };
-        tokio::spawn(async move { calls.enrol(request).await })
+        tokio::spawn(async move {
+            let request = crate::raw::enrolment(&mut calls, name, 1).await;
+            calls.enrol(request).await
+        })
     };
     // The driver waits for the ledger with the first question; the others pile up behind it.
     let second = enrol("second");

@@ -1,7 +1,7 @@
 //! `agewise client`: one client that decides by itself.
 
 use super::Failure;
-use super::network::{ClientData, Connection, LogArgs, block_on, show, told_to_stop};
+use super::network::{ClientData, Connection, LogArgs, TokenArgs, block_on, show, told_to_stop};
 use crate::core::Error;
 use crate::net::native::{NativeLearner, Workshop};
 use crate::net::participant::{Participant, ParticipantParams};
@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  agewise client --coordinator https://fl.example.org:7070 --data mnist --state /var/lib/agewise --name site-7
-  agewise client --coordinator https://localhost:7070 --ca try/tls/ca.pem --data digits --share 3/20 --state c3";
+  agewise client --coordinator https://fl.example.org:7070 --data mnist --state /var/lib/agewise --name site-7 --token-file token
+  agewise client --coordinator https://localhost:7070 --ca try/tls/ca.pem --data digits --share 3/20 --state c3 --token-file try/token-3";
 
 #[derive(Debug, Args)]
 #[command(about = "Take part in a run: draw lots by age, train, report", after_help = EXAMPLES)]
@@ -20,13 +20,16 @@ pub(crate) struct ClientArgs {
     connection: Connection,
 
     #[command(flatten)]
+    token: TokenArgs,
+
+    #[command(flatten)]
     data: ClientData,
 
     /// Which share of the data this client has: I/N is the I-th of N, from 0 [default: all of it]
     #[arg(long, value_name = "I/N")]
     share: Option<String>,
 
-    /// Where the client remembers its name and its age
+    /// Where the client keeps its name, its key and its age
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
 
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &ClientArgs) -> Result<(), Failure> {
         trust: args.connection.trust.trust()?,
         name: args.name.clone(),
         state: Some(args.state.clone()),
+        token: args.token.read()?,
         ..ParticipantParams::new(&args.connection.coordinator)
     };
     args.log.begin();

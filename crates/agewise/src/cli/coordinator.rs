@@ -1,7 +1,8 @@
 //! `agewise coordinator`: a run over the network.
 
 use super::network::{LogArgs, block_on, read, told_to_stop};
-use super::{Failure, config, print};
+use super::roster::{EnrollArgs, ListArgs, RevokeArgs};
+use super::{Failure, config, print, roster};
 use crate::data::folders;
 use crate::learn::data::load;
 use crate::net::coordinator::{self, Coordinator, Trouble};
@@ -17,9 +18,11 @@ use tokio::net::TcpListener;
 const EXAMPLES: &str = "\
 Examples:
   agewise coordinator init try
+  agewise coordinator enroll --config try/coordinator.toml --count 20 > try/tokens
   agewise coordinator --config try/coordinator.toml
-  agewise swarm --clients 20 --coordinator https://localhost:7070 --ca try/tls/ca.pem --data digits
-  agewise status https://localhost:7070 --ca try/tls/ca.pem";
+  agewise swarm --clients 20 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --data digits
+  agewise coordinator revoke swarm-00003 --config try/coordinator.toml
+  agewise audit try/state";
 
 /// The commented example, with every setting at its default but for TLS.
 const TEMPLATE: &str = include_str!("coordinator.toml");
@@ -54,6 +57,12 @@ pub(crate) struct CoordinatorArgs {
 enum CoordinatorCommand {
     /// Write a complete, commented configuration, and TLS certificates for a first try
     Init(InitArgs),
+    /// Make tokens: for clients to enrol with, once each, or for people who look at the run
+    Enroll(EnrollArgs),
+    /// Show the clients and the tokens of a run
+    List(ListArgs),
+    /// Shut out a client or a token, for good and at once
+    Revoke(RevokeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -71,6 +80,9 @@ struct InitArgs {
 pub(crate) fn run(args: CoordinatorArgs) -> Result<(), Failure> {
     match (args.command, args.config) {
         (Some(CoordinatorCommand::Init(init)), _) => write_example(&init),
+        (Some(CoordinatorCommand::Enroll(args)), _) => roster::enroll(&args),
+        (Some(CoordinatorCommand::List(args)), _) => roster::list(&args),
+        (Some(CoordinatorCommand::Revoke(args)), _) => roster::shut_out(&args),
         (None, Some(path)) => serve(&path, args.resume, args.data_dir.as_deref(), &args.log),
         // clap asks for one of them.
         (None, None) => Err(Failure::BadInput("config: expected a file".to_string())),
@@ -102,9 +114,10 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
     let shown = folder.display();
     print(&format!(
         "Wrote {shown}/coordinator.toml and certificates for {}.\n\n\
-         Run the coordinator:  agewise coordinator --config {shown}/coordinator.toml\n\
+         Make 20 tokens:       agewise coordinator enroll --config {shown}/coordinator.toml --count 20 > {shown}/tokens\n\
+         run the coordinator:  agewise coordinator --config {shown}/coordinator.toml\n\
          and 20 clients:       agewise swarm --clients 20 --coordinator https://{}:7070 \
-         --ca {shown}/tls/ca.pem --data digits\n\
+         --ca {shown}/tls/ca.pem --tokens {shown}/tokens --data digits\n\
          and look at it:       http://127.0.0.1:7071\n",
         args.host.join(", "),
         args.host.first().map_or("localhost", String::as_str)

@@ -1,5 +1,6 @@
 //! The command line. Bad input ends with exit code 2, an interruption with 130, anything else that fails with 1.
 
+mod audit;
 mod client;
 mod compare;
 mod compare_table;
@@ -12,6 +13,7 @@ mod network;
 mod presets;
 mod progress;
 mod report;
+mod roster;
 mod run_args;
 mod simulate;
 mod sizes;
@@ -83,6 +85,7 @@ enum Command {
     Client(client::ClientArgs),
     Swarm(swarm::SwarmArgs),
     Status(status::StatusArgs),
+    Audit(audit::AuditArgs),
 }
 
 /// Runs the command line of this process.
@@ -99,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Client(args) => client::run(&args),
         Command::Swarm(args) => swarm::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Audit(args) => audit::run(&args),
     };
     match result {
         Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,

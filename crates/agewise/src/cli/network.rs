@@ -4,6 +4,7 @@ use super::Failure;
 use crate::core::Seed;
 use crate::data::folders;
 use crate::learn::data::{Images, Partition, PartitionParams, load};
+use crate::net::honesty::token::Token;
 use crate::net::participant::{Event, GaveUp};
 use crate::net::tls::Trust;
 use clap::{Args, ValueEnum};
@@ -47,6 +48,49 @@ impl TrustArgs {
             }
         }
     }
+}
+
+/// Where a token is. It is a secret, so it is never an argument: other users of a machine can see those.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// A file with the token from the operator (agewise coordinator enroll)
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl TokenArgs {
+    pub(crate) fn read(&self) -> Result<Option<Token>, Failure> {
+        let Some(path) = &self.token_file else {
+            return Ok(None);
+        };
+        let mut tokens = read_tokens(path, "token-file")?;
+        if tokens.len() > 1 {
+            let (shown, count) = (path.display(), tokens.len());
+            let message = format!("token-file = {shown}: expected one token, found {count}");
+            return Err(Failure::BadInput(message));
+        }
+        Ok(tokens.pop())
+    }
+}
+
+/// The tokens in a file, one on each line.
+pub(crate) fn read_tokens(path: &Path, field: &str) -> Result<Vec<Token>, Failure> {
+    let bytes = read(path, field)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let tokens = lines.map(|(number, line)| {
+        line.parse::<Token>().map_err(|error| {
+            let (shown, line) = (path.display(), number + 1);
+            let expected = error.expected();
+            Failure::BadInput(format!("{field} = {shown}: line {line}: expected {expected}"))
+        })
+    });
+    let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
+    if tokens.is_empty() {
+        let shown = path.display();
+        return Err(Failure::BadInput(format!("{field} = {shown}: expected a token")));
+    }
+    Ok(tokens)
 }
 
 /// Which data clients have.
@@ -181,7 +225,9 @@ impl From<GaveUp> for Failure {
     fn from(why: GaveUp) -> Self {
         match why {
             GaveUp::Input(_) => Self::BadInput(why.to_string()),
-            GaveUp::Refused(_) | GaveUp::State(_) => Self::Trouble(why.to_string()),
+            GaveUp::Refused(_) | GaveUp::Cheated(_) | GaveUp::State(_) => {
+                Self::Trouble(why.to_string())
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `agewise status`: how a run goes.
 
-use super::network::{TrustArgs, block_on};
+use super::network::{TokenArgs, TrustArgs, block_on};
 use super::table::table;
 use super::{Failure, print};
 use crate::net::proto::{State, StatusReply};
@@ -19,6 +19,9 @@ pub(crate) struct StatusArgs {
     #[command(flatten)]
     trust: TrustArgs,
 
+    #[command(flatten)]
+    token: TokenArgs,
+
     /// Print one JSON document instead of the text
     #[arg(long)]
     json: bool,
@@ -26,11 +29,13 @@ pub(crate) struct StatusArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
-    let trust = args.trust.trust()?;
+    let (trust, token) = (args.trust.trust()?, args.token.read()?);
     let reply = block_on(async {
-        status(&args.coordinator, &trust).await.map_err(|error| match error {
+        status(&args.coordinator, &trust, token.as_ref()).await.map_err(|error| match error {
             NoStatus::Input(error) => error.into(),
-            NoStatus::Unreachable(_) => Failure::Trouble(format!("{}: {error}", args.coordinator)),
+            NoStatus::Refused(_) | NoStatus::Unreachable(_) => {
+                Failure::Trouble(format!("{}: {error}", args.coordinator))
+            }
         })
     })?;
     if args.json {

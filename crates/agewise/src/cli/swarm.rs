@@ -1,15 +1,16 @@
 //! `agewise swarm`: many clients in one process.
 
-use super::network::{ClientData, Connection, LogArgs, block_on, show, told_to_stop};
+use super::network::{ClientData, Connection, LogArgs, block_on, read_tokens, show, told_to_stop};
 use super::{Failure, count};
+use crate::net::honesty::token::Token;
 use crate::net::participant::Event;
 use crate::net::swarm::{self, SwarmParams};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Example:
-  agewise swarm --clients 100 --coordinator https://localhost:7070 --ca try/tls/ca.pem --data digits --partition dirichlet:0.3";
+  agewise swarm --clients 100 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --data digits --partition dirichlet:0.3";
 
 #[derive(Debug, Args)]
 #[command(about = "Run many clients in one process, for trying and for load", after_help = EXAMPLES)]
@@ -24,7 +25,11 @@ pub(crate) struct SwarmArgs {
     #[command(flatten)]
     data: ClientData,
 
-    /// A folder in which each client has one to remember its age [default: they ask the coordinator]
+    /// A file with a token for each client, one on a line (agewise coordinator enroll --count K)
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
+
+    /// A folder in which each client has one for its key and its age [default: new keys, which last until the end of the program]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
@@ -44,6 +49,17 @@ pub(crate) struct SwarmArgs {
     log: LogArgs,
 }
 
+/// A token for each client.
+fn tokens(path: &Path, clients: u64) -> Result<Vec<Token>, Failure> {
+    let tokens = read_tokens(path, "tokens")?;
+    if (tokens.len() as u64) < clients {
+        let (shown, found) = (path.display(), tokens.len());
+        let message = format!("tokens = {shown}: expected {clients} tokens, found {found}");
+        return Err(Failure::BadInput(message));
+    }
+    Ok(tokens)
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &SwarmArgs) -> Result<(), Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -54,6 +70,7 @@ pub(crate) fn run(args: &SwarmArgs) -> Result<(), Failure> {
         trust: args.connection.trust.trust()?,
         prefix: args.prefix.clone(),
         state: args.state.clone(),
+        tokens: args.tokens.as_deref().map_or(Ok(Vec::new()), |path| tokens(path, args.clients))?,
         ..SwarmParams::new(&args.connection.coordinator)
     };
     args.log.begin();

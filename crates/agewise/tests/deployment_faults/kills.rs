@@ -1,7 +1,7 @@
 //! kill -9, of coordinator and clients, at any instant.
 
 use crate::ledger::Seen;
-use crate::processes::{Deployment, Process, client_name, models, until};
+use crate::processes::{Deployment, Process, agewise, client_name, models, until};
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;
@@ -114,6 +114,10 @@ fn two_hundred_kills_lose_no_round_and_no_credit() {
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.code("the end of a client"), Some(0), "client {number}");
     }
+    // And everyone who was in a round had a lot that wins, or was called as nobody came.
+    let audited = agewise().arg("audit").arg(site.state()).output().unwrap();
+    let text = String::from_utf8_lossy(&audited.stdout);
+    assert!(audited.status.success(), "{text}");
 }
 
 /// Where the coordinator chooses and everyone is there, nothing depends on time: a run that was killed again and again makes the same
@@ -128,6 +132,9 @@ report_seconds = 120.0\npause_seconds = 0.05"
     let play = |name: &str, kills: u64| {
         let site = Deployment::new(name, &round);
         train_for_a_while(&site);
+        // The same seeds in both.
+        fs::create_dir_all(site.state()).unwrap();
+        fs::write(site.state().join("seeds.key"), "5a".repeat(32)).unwrap();
         let mut coordinator = site.coordinator();
         let mut clients = clients(&site);
         let mut dice = Dice(kills);

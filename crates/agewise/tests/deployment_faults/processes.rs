@@ -80,6 +80,8 @@ pub(crate) struct Deployment {
 /// The settings of all tests, in tables; a test adds its own behind them.
 const SETTINGS: &str = "\
 http = \"\"
+[access]
+tokens = false
 [model]
 name = \"softmax\"
 [training]
@@ -178,6 +180,7 @@ impl Deployment {
         let mut command = agewise();
         command.args(["swarm", "--data", "digits", "--clients", &clients.to_string()]);
         command.args(["--coordinator", &self.url()]);
+        command.arg("--state").arg(self.here.join("swarm"));
         self.spawn(&mut command, "clients.log")
     }
 

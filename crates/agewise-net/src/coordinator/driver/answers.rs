@@ -1,36 +1,37 @@
 //! What clients ask, and what they are told.
 
 use super::{Driver, Stage, Watcher};
+use crate::config::LotSource;
 use crate::coordinator::command::{Command, Entrance, Watching};
 use crate::coordinator::intake::Expected;
-use crate::coordinator::ledger::{ClientRow, Outcome, ReportRow};
+use crate::coordinator::ledger::{NewJoin, Outcome, ReportRow};
 use crate::coordinator::models::Global;
 use crate::coordinator::refusal::{Reason, Refusal};
 use crate::coordinator::round::{Course, Member};
 use crate::coordinator::trouble::Trouble;
 use crate::hex::hex;
-use crate::name::check_name;
 use crate::proto::{
-    AgeCount, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply, JoinRequest, ReportHeader,
-    ReportReply, RoundSummary, StatusReply, Task, WatchRequest, join_reply, report_reply,
+    AgeCount, FetchModelRequest, JoinReply, JoinRequest, Lots, ReportHeader, ReportReply,
+    RoundSummary, StatusReply, Task, WatchRequest, join_reply, report_reply,
 };
-use agewise_core::Error;
+use crate::rule::seeded_lot;
+use agewise_core::{Error, Lot};
 use std::time::Instant;
 use tokio::sync::{oneshot, watch};
 
 /// The most samples that a client may claim: what a float can count.
-const MOST_SAMPLES: u64 = 1 << 53;
+pub(super) const MOST_SAMPLES: u64 = 1 << 53;
 /// Rounds in a status.
 const STATUS_ROUNDS: u32 = 20;
 
-type Answer<T> = Result<Result<T, Error>, Trouble>;
+pub(super) type Answer<T> = Result<Result<T, Error>, Trouble>;
 
 impl Driver {
     /// Answers one question.
     pub(super) fn answer(&mut self, command: Command, now: Instant) -> Result<(), Trouble> {
         match command {
-            Command::Enrol { request, reply } => {
-                let answer = self.enrol(&request)?;
+            Command::Enrol { request, key, reply } => {
+                let answer = self.enrol(&request, key)?;
                 self.send(reply, answer);
             }
             Command::Watch { request, reply } => {
@@ -42,8 +43,8 @@ impl Driver {
                     self.watchers.remove(&client);
                 }
             }
-            Command::Join { request, reply } => {
-                let answer = self.join(&request, now)?;
+            Command::Join { request, lot, reply } => {
+                let answer = self.join(&request, lot, now)?;
                 self.send(reply, answer);
             }
             Command::Fetch { request, reply } => {
@@ -62,6 +63,10 @@ impl Driver {
                 let answer = self.status()?;
                 self.send(reply, answer);
             }
+            Command::Revoke { who, reply } => {
+                let answer = self.revoke(&who)?;
+                self.send(reply, answer);
+            }
             Command::Drain => {
                 if self.draining.is_none() {
                     tracing::info!("draining");
@@ -78,40 +83,8 @@ impl Driver {
         self.outbox.push(Box::new(move || drop(reply.send(answer))));
     }
 
-    fn enrol(&mut self, request: &EnrolRequest) -> Answer<EnrolReply> {
-        let EnrolRequest { name, samples } = request;
-        if let Err(error) = check_name(name) {
-            return Ok(Err(error));
-        }
-        if !(1..=MOST_SAMPLES).contains(samples) {
-            return Ok(Err(Error::new("samples", samples, format!("from 1 to {MOST_SAMPLES}"))));
-        }
-        let round = self.round_number();
-        let client = if let Some(client) = self.population.number(name) {
-            if self.population.samples(client) != *samples {
-                self.population.set_samples(client, *samples);
-                let waiting_since = self.waiting_since(client);
-                let row = ClientRow { name: name.clone(), samples: *samples, waiting_since };
-                self.parts.ledger.enrol(client, round, &row)?;
-            }
-            client
-        } else {
-            let interval = self.interval();
-            let (client, row) = self.population.admit(name, *samples, &self.parts.config, interval);
-            self.parts.ledger.enrol(client, round, &row)?;
-            tracing::info!(client, name, "enrolled");
-            client
-        };
-        Ok(Ok(EnrolReply {
-            client,
-            run: self.parts.run.clone(),
-            waiting_since: self.waiting_since(client),
-            task: Some(self.task()?),
-        }))
-    }
-
     /// What clients train.
-    fn task(&self) -> Result<Task, Trouble> {
+    pub(super) fn task(&self) -> Result<Task, Trouble> {
         let config = &self.parts.config;
         let training = toml::to_string(config.training.params());
         let training = training.map_err(|error| {
@@ -122,6 +95,10 @@ impl Driver {
             training,
             policy: config.policy.to_string(),
             max_age: config.params.round.max_age as u32,
+            lots: match config.params.round.lots {
+                LotSource::Proven => Lots::Proven.into(),
+                LotSource::Seeded => Lots::Seeded.into(),
+            },
             ..Task::default()
         };
         self.parts.model.describe(&mut task);
@@ -156,6 +133,10 @@ impl Driver {
         if !self.population.knows(client) {
             return Err(Error::new("client", client, "a client that has enrolled"));
         }
+        // The gate has looked already; since then an operator may have written to the ledger.
+        if self.parts.gate.is_revoked(client) {
+            return Err(Error::new("revoked", client, "a client that was not revoked"));
+        }
         Ok(())
     }
 
@@ -169,7 +150,7 @@ impl Driver {
     }
 
     /// Since when a client waits; who has reported in this round waits from the next one on.
-    fn waiting_since(&self, client: u32) -> i64 {
+    pub(super) fn waiting_since(&self, client: u32) -> i64 {
         let credited = self.member(client).is_some_and(|member| member.report.is_some());
         if credited {
             self.round_number() as i64 + 1
@@ -178,7 +159,7 @@ impl Driver {
         }
     }
 
-    fn join(&mut self, request: &JoinRequest, now: Instant) -> Answer<JoinReply> {
+    fn join(&mut self, request: &JoinRequest, lot: Option<Lot>, now: Instant) -> Answer<JoinReply> {
         use join_reply::Outcome as Told;
         let &JoinRequest { client, round, age, .. } = request;
         if let Err(error) = self.check_client(client, &request.run) {
@@ -186,14 +167,16 @@ impl Driver {
         }
         let mut reply =
             JoinReply { waiting_since: self.waiting_since(client), ..JoinReply::default() };
-        let told = match self.may_join(client, round, age) {
+        let proof = lot.map(|_| request.proof.as_slice());
+        let told = match self.may_join(client, round, age, lot) {
             Ok(Told::Selected) => {
-                self.let_in(client, age)?;
+                self.let_in(client, age, proof)?;
                 self.parts.shared.metrics.join("selected");
                 Told::Selected
             }
             Ok(Told::Full) => {
-                self.parts.ledger.join(round, client, age, Outcome::Full, 1)?;
+                let join = NewJoin { age, outcome: Outcome::Full, draws: 1, proof };
+                self.parts.ledger.join(round, client, &join)?;
                 self.parts.shared.metrics.join("full");
                 reply.why = "the cohort is full".to_string();
                 Told::Full
@@ -213,18 +196,25 @@ impl Driver {
     }
 
     /// Puts a client into the cohort.
-    fn let_in(&mut self, client: u32, age: u64) -> Result<(), Trouble> {
+    fn let_in(&mut self, client: u32, age: u64, proof: Option<&[u8]>) -> Result<(), Trouble> {
         if let Stage::Joining(round) = &mut self.stage
             && round.members.get(&client).is_none_or(|member| !member.joined)
         {
             let draws = round.join(client, age);
             let number = round.number();
-            self.parts.ledger.join(number, client, age, Outcome::Selected, draws)?;
+            let join = NewJoin { age, outcome: Outcome::Selected, draws, proof };
+            self.parts.ledger.join(number, client, &join)?;
         }
         Ok(())
     }
 
-    fn may_join(&self, client: u32, round: u64, age: u64) -> Result<join_reply::Outcome, Refusal> {
+    fn may_join(
+        &self,
+        client: u32,
+        round: u64,
+        age: u64,
+        lot: Option<Lot>,
+    ) -> Result<join_reply::Outcome, Refusal> {
         use join_reply::Outcome as Told;
         let now = self.round_number();
         if round > now {
@@ -250,6 +240,12 @@ impl Driver {
         if round < now || client >= row.clients || !(is_open || is_full) {
             return Ok(Told::Closed);
         }
+        if self.parts.is_gullible && is_full && known.is_none() {
+            return Ok(Told::Full);
+        }
+        if self.parts.is_gullible && is_open {
+            return Ok(Told::Selected);
+        }
         let on_record = self.population.ages().of(client);
         if age != on_record {
             let detail = format!("age {age}, but {on_record} is on record");
@@ -260,7 +256,14 @@ impl Driver {
                 let detail = "the coordinator chooses, and has chosen others";
                 return Err(Refusal::new(Reason::NotCalled, detail));
             }
-            if !rule.takes_part(self.parts.config.seed(), round, client, age) {
+            let lot = match self.parts.config.params.round.lots {
+                LotSource::Proven => lot.ok_or_else(|| {
+                    let detail = "no proof of this client's lot in this round";
+                    Refusal::new(Reason::Proof, detail)
+                })?,
+                LotSource::Seeded => seeded_lot(self.parts.config.seed(), round, client),
+            };
+            if !rule.takes_part(round, client, age, lot) {
                 let detail = format!("the lot of client {client} does not win at age {age}");
                 return Err(Refusal::new(Reason::Lot, detail));
             }
@@ -274,10 +277,11 @@ impl Driver {
     /// Counts a refusal where people see it.
     fn refuse(&mut self, round: u64, client: u32, refusal: &Refusal) -> Result<(), Trouble> {
         tracing::debug!(round, client, %refusal, "refused");
-        self.parts.shared.metrics.refuse(refusal.reason);
+        self.parts.shared.metrics.refuse(refusal.reason.name(), 1);
         // What a client says about a round that is not there must not make rows for it.
         let round = round.min(self.round_number());
-        self.parts.ledger.refuse(round, client, refusal.reason.name(), &refusal.detail)?;
+        let Refusal { reason, detail } = refusal;
+        self.parts.ledger.refuse(round, i64::from(client), reason.name(), detail, 1)?;
         Ok(())
     }
 

@@ -5,11 +5,13 @@
 //!
 //! Deadlines are by a clock that does not jump ([`Instant`]); the time of day is written down for people and decides nothing.
 
+mod access;
 mod answers;
 mod recover;
 mod rounds;
 
 use super::command::Command;
+use super::gate::Gate;
 use super::intake::Spool;
 use super::ledger::Ledger;
 use super::models::{Global, ModelStore};
@@ -18,8 +20,9 @@ use super::round::{Course, Joining, Round, Training};
 use super::shared::{Live, Shared};
 use super::trouble::Trouble;
 use crate::config::CoordinatorConfig;
+use crate::honesty::seeds::SeedChains;
 use crate::model::GlobalModel;
-use crate::proto::{Announcement, State};
+use crate::proto::{Announcement, Commitment, State};
 use agewise_core::Calibrator;
 use agewise_learn::aggregate::Server;
 use std::collections::{HashMap, HashSet};
@@ -32,6 +35,8 @@ use tokio::sync::watch;
 const LARGEST_BATCH: usize = 4_096;
 /// How long to wait after something went wrong with the disk.
 const RETRY: Duration = Duration::from_millis(500);
+/// How long it takes at most until something is noticed that nobody tells: that an operator has written to the ledger.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// How long the end of a run is announced before the coordinator leaves, unless everyone has heard it.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// After a start, how long to wait for clients to come back before the next round goes on with those that are there.
@@ -96,6 +101,11 @@ pub(crate) struct Parts {
     pub(crate) models: ModelStore,
     pub(crate) spool: Spool,
     pub(crate) run: Vec<u8>,
+    pub(crate) gate: Arc<Gate>,
+    /// What the seeds of proven lots follow from.
+    pub(crate) secret: Option<[u8; 32]>,
+    /// Whether clients are believed about lots and ages.
+    pub(crate) is_gullible: bool,
     pub(crate) shared: Arc<Shared>,
     pub(crate) wall_clock: WallClock,
 }
@@ -108,6 +118,14 @@ pub(crate) struct Driver {
     global: Global,
     server: Server,
     stage: Stage,
+    /// The seeds of the rounds, where lots are proven.
+    seeds: Option<SeedChains>,
+    /// What clients are told about them.
+    commitment: Option<Commitment>,
+    /// The interval of the last round that was announced.
+    announced_interval: f64,
+    /// Changes when somebody else has written to the ledger.
+    ledger_version: i64,
     watchers: HashMap<u32, Watcher>,
     next_token: u64,
     /// Answers and announcements that wait for the commit.
@@ -125,6 +143,11 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
+    /// Who may call.
+    pub(crate) fn gate(&self) -> Arc<Gate> {
+        self.parts.gate.clone()
+    }
+
     /// Answers until the run is over, or nobody is there to ask, or it was told to stop.
     pub(crate) fn run(mut self, commands: &Receiver<Command>) {
         let mut failed = false;
@@ -159,6 +182,8 @@ impl Driver {
 
     /// Answers these questions and does what is due; all of it, or nothing.
     fn work(&mut self, batch: Vec<Command>) -> Result<(), Trouble> {
+        self.refresh()?;
+        self.note_refused()?;
         // What promises nothing must not be lost with a commit that fails.
         let (unconditional, questions): (Vec<Command>, Vec<Command>) = batch
             .into_iter()
@@ -194,7 +219,7 @@ impl Driver {
 
     /// When something happens by itself.
     fn next_deadline(&self, now: Instant) -> Instant {
-        let far = now + Duration::from_secs(1);
+        let far = now + LOOK_AGAIN;
         let due = match &self.stage {
             Stage::Waiting { until } if self.may_begin() => *until,
             Stage::Waiting { .. } => far,
@@ -252,7 +277,10 @@ impl Driver {
     /// The interval of the age laws.
     fn interval(&self) -> f64 {
         let config = &self.parts.config.params.round;
-        let believed = f64::from(self.population.len().max(config.clients as u32));
+        // Who was revoked does not come any more.
+        let known = self.population.len();
+        let gone = known - self.parts.gate.active(known);
+        let believed = f64::from(known.max(config.clients as u32) - gone).max(1.0);
         let ratio = believed / config.cohort as f64;
         self.calibrator.as_ref().map_or(ratio, Calibrator::interval)
     }

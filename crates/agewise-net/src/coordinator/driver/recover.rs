@@ -7,6 +7,8 @@ use crate::coordinator::models::{Global, Newest};
 use crate::coordinator::population::Population;
 use crate::coordinator::round::{Course, Member, Round, Windows};
 use crate::coordinator::trouble::Trouble;
+use crate::honesty::seeds::{self, SeedChains};
+use crate::proto;
 use agewise_core::Calibrator;
 use agewise_learn::aggregate::Server;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,6 +21,7 @@ struct Recovered {
     global: Global,
     server: Server,
     stage: Stage,
+    announced_interval: f64,
     warnings: Vec<String>,
 }
 
@@ -26,8 +29,20 @@ impl Driver {
     /// A driver for the run in the ledger, or for a new one.
     pub(crate) fn new(mut parts: Parts) -> Result<Self, Trouble> {
         let recovered = recover(&mut parts)?;
-        let Recovered { population, calibrator, global, server, stage, warnings } = recovered;
+        let Recovered {
+            population,
+            calibrator,
+            global,
+            server,
+            stage,
+            announced_interval,
+            warnings,
+        } = recovered;
         let mut driver = Self {
+            seeds: parts.secret.map(SeedChains::new),
+            commitment: None,
+            announced_interval,
+            ledger_version: parts.ledger.version()?,
             parts,
             population,
             calibrator,
@@ -44,6 +59,8 @@ impl Driver {
             told_end: HashSet::new(),
             reunion: Some(Instant::now() + REUNION),
         };
+        driver.commit_to_seeds();
+        driver.note_settings()?;
         driver.parts.ledger.commit()?;
         driver.publish();
         tracing::info!(run = driver.run_name(), round = driver.round_number(), "ready");
@@ -54,13 +71,37 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Writes down the settings with which the run goes on, if they are others than before.
+    fn note_settings(&mut self) -> Result<(), Trouble> {
+        let config = toml::to_string(&self.parts.config.params).map_err(|error| {
+            Trouble::Broken(format!("config: expected settings that can be written ({error})"))
+        })?;
+        let known = self.parts.ledger.settings()?;
+        if known.last().is_none_or(|(_, last)| *last != config) {
+            self.parts.ledger.note_settings(self.round_number(), &config)?;
+        }
+        Ok(())
+    }
+
+    /// What clients are told about the seeds of the present round and those behind it.
+    pub(super) fn commit_to_seeds(&mut self) {
+        let round = self.round_number();
+        self.commitment = self.seeds.as_mut().map(|seeds| {
+            let seeds::Commitment { chain, anchor, next_anchor } = seeds.commitment(round);
+            let (anchor, next_anchor) = (anchor.to_vec(), next_anchor.to_vec());
+            proto::Commitment { chain, anchor, next_anchor }
+        });
+    }
+
     /// Begins again from what is in the ledger; who listens goes on listening.
     pub(super) fn reload(&mut self) -> Result<(), Trouble> {
         let recovered = recover(&mut self.parts)?;
         self.parts.ledger.commit()?;
-        let Recovered { population, calibrator, global, server, stage, mut warnings } = recovered;
-        (self.population, self.calibrator) = (population, calibrator);
-        (self.global, self.server, self.stage) = (global, server, stage);
+        let Recovered { mut warnings, .. } = recovered;
+        (self.population, self.calibrator) = (recovered.population, recovered.calibrator);
+        (self.global, self.server) = (recovered.global, recovered.server);
+        (self.stage, self.announced_interval) = (recovered.stage, recovered.announced_interval);
+        self.commit_to_seeds();
         // The same thing may be found again each time.
         warnings.retain(|warning| !self.warnings.contains(warning));
         self.warnings.append(&mut warnings);
@@ -77,7 +118,14 @@ fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
         None => parts.ledger.rounds_over()?,
     };
     let joins = open.as_ref().map_or(&[][..], |(_, joins)| joins);
-    let population = Population::load(&parts.ledger, &parts.config, round, joins)?;
+    let clients = parts.ledger.clients()?;
+    let population = Population::load(&parts.ledger, &clients, &parts.config, round, joins)?;
+    for client in parts.gate.load(&clients, parts.ledger.tokens()?) {
+        if clients[client as usize].revoked_from.is_none() {
+            parts.ledger.revoked_from(client, round + u64::from(open.is_some()))?;
+        }
+    }
+    parts.gate.draw(round, open.as_ref().and_then(|(row, _)| row.seed));
     let (global, server) = load_model(parts, &mut warnings)?;
     let config = &parts.config;
     let calibrator = if config.params.round.calibrate {
@@ -91,6 +139,8 @@ fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
     } else {
         None
     };
+    let first = config.params.round.clients as f64 / config.params.round.cohort as f64;
+    let announced_interval = parts.ledger.last_interval()?.unwrap_or(first);
     let rounds = config.params.round.rounds;
     let stage = match open {
         Some((row, joins)) => resume_round(parts, row, joins, global.version, now, &mut warnings)?,
@@ -100,7 +150,7 @@ fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
-    Ok(Recovered { population, calibrator, global, server, stage, warnings })
+    Ok(Recovered { population, calibrator, global, server, stage, announced_interval, warnings })
 }
 
 /// The newest model that is whole; the first one if there is none yet.
@@ -146,15 +196,24 @@ fn resume_round(
     for join in joins.into_iter().filter(|join| inside.contains(&join.outcome)) {
         let JoinRow { client, age, draws, outcome, report } = join;
         let joined = outcome != Outcome::Called;
+        let is_revoked = parts.gate.is_revoked(client);
+        if is_revoked && report.is_none() {
+            continue;
+        }
         let damaged = report.as_ref().is_some_and(|report| {
             let path = parts.spool.place(round, client, &report.sha256);
             stored_checksum(&path).as_ref() != Some(&report.sha256)
         });
+        let left_out = match (is_revoked, damaged) {
+            (true, _) => Some("revoked"),
+            (false, true) => Some("damaged on disk"),
+            (false, false) => None,
+        };
         if damaged {
             let what = format!("round {round}: the stored update of client {client} is damaged");
             warnings.push(format!("{what}: it counts as reported, and is left out of the model"));
         }
-        members.insert(client, Member { age, draws, joined, report, damaged });
+        members.insert(client, Member { age, draws, joined, report, left_out });
     }
     let rule = parts.config.rule_params(row.clients, row.interval).build()?;
     let is_joining = row.is_joining;

@@ -1,12 +1,15 @@
 //! What happens by itself: rounds begin, close, and become models.
 
 use super::{Driver, Stage};
+use crate::coordinator::anchor_fact;
 use crate::coordinator::intake::UpdateFiles;
-use crate::coordinator::ledger::{Outcome, RoundEnd, RoundRow};
+use crate::coordinator::ledger::{NewJoin, RoundEnd, RoundRow};
 use crate::coordinator::models::Global;
 use crate::coordinator::round::{Aggregating, Course, Joining, Member, Round, Windows};
 use crate::coordinator::trouble::Trouble;
-use crate::proto::{Announcement, State};
+use crate::hex::hex;
+use crate::honesty::seeds::{RoundSeed, narrow};
+use crate::proto::{Announcement, Commitment, State};
 use agewise_core::{Availability, EmptyCohort, Setting};
 use agewise_learn::aggregate::Server;
 use agewise_learn::combine::Offered;
@@ -62,15 +65,19 @@ impl Driver {
     /// Announces the next round.
     fn begin_round(&mut self, now: Instant) -> Result<(), Trouble> {
         let number = self.round_number();
+        let seed = self.seeds.as_mut().map(|seeds| seeds.seed(number));
+        self.commit_to_seeds();
         let config = &self.parts.config;
         let rule = config.rule_params(self.population.len(), self.interval()).build()?;
         let mut called = Vec::new();
         let mut forced = false;
+        let mut present = None;
         if !rule.is_local() {
             let (setting, mut policy) = self.population.problem(config)?;
             let mask = self.connected();
-            let round = self.seen(&setting, Availability::Only(&mask))?;
+            let round = self.seen(&setting, seed.as_ref(), Availability::Only(&mask))?;
             (called, forced) = round.choose(&mut *policy);
+            present = Some(mask);
         }
         self.parts.spool.begin(number)?;
         let row = RoundRow {
@@ -78,22 +85,29 @@ impl Driver {
             is_joining: true,
             interval: self.interval(),
             clients: self.population.len(),
+            seed,
+            present,
             model: self.global.version,
             began: (self.parts.wall_clock)(),
             available: self.watchers.len() as u32,
             forced,
         };
         self.parts.ledger.begin_round(&row, &self.population.age_counts())?;
+        if let Some(Commitment { chain, next_anchor, .. }) = &self.commitment {
+            self.parts.ledger.set_fact(&anchor_fact(chain + 1), hex(next_anchor).as_bytes())?;
+        }
         let ages = self.population.ages();
         let mut members = BTreeMap::new();
         for pick in called {
             let age = ages.of(pick.client);
-            self.parts.ledger.join(number, pick.client, age, Outcome::Called, pick.draws)?;
+            self.parts.ledger.join(number, pick.client, &NewJoin::called(age, pick.draws))?;
             members.insert(pick.client, Member::called(age, pick.draws));
         }
         let available = row.available;
         self.outbox.push(Box::new(move || tracing::info!(round = number, available, "announced")));
         let windows = Windows::of(&self.parts.config);
+        self.announced_interval = row.interval;
+        self.parts.gate.draw(number, seed);
         let course = Course::begin(row, rule, members, now, windows);
         self.stage = Stage::Joining(Round::open(course));
         self.news.everyone = true;
@@ -108,11 +122,11 @@ impl Driver {
         if round.selected() == 0
             && may_force
             && !round.row.forced
-            && let Some(client) = self.forced_client()?
+            && let Some((client, present)) = self.forced_client(&round.row)?
         {
             let age = self.population.ages().of(client);
-            self.parts.ledger.join(number, client, age, Outcome::Called, 1)?;
-            self.parts.ledger.force(number)?;
+            self.parts.ledger.join(number, client, &NewJoin::called(age, 1))?;
+            self.parts.ledger.force(number, &present)?;
             let windows = Windows::of(&self.parts.config);
             round.call(client, age, now, windows);
             tracing::info!(round = number, client, "nobody came: called");
@@ -125,10 +139,14 @@ impl Driver {
         Ok(())
     }
 
-    fn forced_client(&self) -> Result<Option<u32>, Trouble> {
+    /// A random client of those who are connected, and who these are. Who came after the announcement is not in the round.
+    fn forced_client(&self, row: &RoundRow) -> Result<Option<(u32, Vec<bool>)>, Trouble> {
         let (setting, _) = self.population.problem(&self.parts.config)?;
-        let mask = self.connected();
-        Ok(self.seen(&setting, Availability::Only(&mask))?.forced_client())
+        let mut mask = self.connected();
+        mask[row.clients as usize..].fill(false);
+        let seed = row.seed.as_ref();
+        let client = self.seen(&setting, seed, Availability::Only(&mask))?.forced_client();
+        Ok(client.map(|client| (client, mask)))
     }
 
     /// Makes a model of what was reported, and puts the end of the round into the ledger in one step.
@@ -221,7 +239,7 @@ impl Driver {
         let config = &self.parts.config;
         let (setting, policy) = self.population.problem(config)?;
         let picks = round.picks();
-        let seen = self.seen(&setting, Availability::Everyone)?;
+        let seen = self.seen(&setting, round.row.seed.as_ref(), Availability::Everyone)?;
         let weights = seen.weigh(&*policy, config.weighting, &picks);
         let mut members = Vec::new();
         let mut paths = Vec::new();
@@ -230,7 +248,7 @@ impl Driver {
             let report = member.and_then(|member| member.report.as_ref());
             let missing = match (report, member) {
                 (None, _) => Some("no report".to_string()),
-                (_, Some(Member { damaged: true, .. })) => Some("damaged on disk".to_string()),
+                (_, Some(Member { left_out: Some(why), .. })) => Some((*why).to_string()),
                 _ => None,
             };
             members.push(Offered { client: pick.client, weight, missing });
@@ -262,14 +280,15 @@ impl Driver {
     fn seen<'a>(
         &'a self,
         setting: &'a Setting,
+        seed: Option<&RoundSeed>,
         availability: Availability<'a>,
     ) -> Result<agewise_core::Round<'a>, Trouble> {
         let (ages, reports) = (self.population.ages(), self.population.reports());
-        let seed = self.parts.config.seed();
+        let seed = seed.map_or(self.parts.config.seed(), narrow);
         Ok(agewise_core::Round::new(setting, seed, ages, availability, reports)?)
     }
 
-    /// Who is connected, by number.
+    /// Who is connected, by number; who was revoked is not.
     fn connected(&self) -> Vec<bool> {
         let mut mask = vec![false; self.population.len() as usize];
         for &client in self.watchers.keys() {
@@ -307,7 +326,8 @@ impl Driver {
             run: self.parts.run.clone(),
             state: self.announced_state().into(),
             round: self.round_number(),
-            seed: self.parts.config.seed().0,
+            // Proven lots have a seed when there is a round for it.
+            seed: if self.seeds.is_some() { 0 } else { self.parts.config.seed().0 },
             clients: self.population.len(),
             cohort: self.parts.config.params.round.cohort as u32,
             interval: self.interval(),
@@ -321,6 +341,11 @@ impl Driver {
             announcement.interval = course.row.interval;
             announcement.report_millis = left(course.report_until);
             announcement.called = course.awaits(client);
+            if let Some(seed) = &course.row.seed {
+                announcement.seed = narrow(seed).0;
+                announcement.round_seed = seed.to_vec();
+                announcement.seeds = self.commitment.clone();
+            }
         }
         if let Stage::Joining(round) = &self.stage {
             announcement.join_millis = left(round.join_until);

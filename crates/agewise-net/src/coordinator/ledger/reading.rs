@@ -3,7 +3,7 @@
 //! A run may have a million rounds, so each question is about its last ones only.
 
 use super::Ledger;
-use rusqlite::{Result, Row};
+use rusqlite::{Error, Result, Row};
 
 /// A round that is over, in numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,10 @@ pub(crate) struct WaitingClient {
 
 impl Ledger {
     /// Answers several questions about the same moment, while the driver goes on writing.
-    pub(crate) fn at_one_moment<T>(&self, read: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
+    pub(crate) fn at_one_moment<T, E: From<Error>>(
+        &self,
+        read: impl FnOnce(&Self) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
         let moment = self.db.unchecked_transaction()?;
         let answer = read(self)?;
         moment.commit()?;

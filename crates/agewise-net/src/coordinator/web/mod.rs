@@ -11,7 +11,9 @@ mod past;
 #[cfg(test)]
 mod tests;
 
+use super::gate::Gate;
 use super::shared::Shared;
+use crate::honesty::token::Role;
 use agewise_report::Page;
 use axum::Router;
 use axum::extract::{RawQuery, Request, State};
@@ -20,6 +22,8 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use gallery::{Gallery, Unreadable};
 use std::future::Future;
 use std::sync::Arc;
@@ -45,10 +49,14 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Serves until `shutdown` is ready.
+/// Who may look without a token: those who ask whether the coordinator is alive.
+const FOR_EVERYONE: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Serves until `shutdown` is ready. With a gate, only to observers.
 pub(super) async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
+    gate: Option<Arc<Gate>>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     let router = Router::new()
@@ -60,7 +68,7 @@ pub(super) async fn serve(
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .layer(middleware::from_fn(guard))
+        .layer(middleware::from_fn_with_state(gate, guard))
         .with_state(Arc::new(Gallery::new(shared)));
     let served = axum::serve(listener, router).with_graceful_shutdown(shutdown).await;
     if let Err(error) = served {
@@ -68,18 +76,40 @@ pub(super) async fn serve(
     }
 }
 
-/// Lets nobody do more than look.
-async fn guard(request: Request, next: Next) -> Response {
-    let mut response = if matches!(*request.method(), Method::GET | Method::HEAD) {
-        next.run(request).await
-    } else {
+/// Lets nobody do more than look, and only those look who may.
+async fn guard(State(gate): State<Option<Arc<Gate>>>, request: Request, next: Next) -> Response {
+    let may_look = FOR_EVERYONE.contains(&request.uri().path())
+        || gate.is_none_or(|gate| {
+            let token = token(request.headers().get(header::AUTHORIZATION));
+            gate.check_bearer(token.as_deref(), Role::Observer, None).is_ok()
+        });
+    let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allow = [(header::ALLOW, "GET, HEAD")];
         (StatusCode::METHOD_NOT_ALLOWED, allow, "only GET and HEAD\n").into_response()
+    } else if may_look {
+        next.run(request).await
+    } else {
+        let how = [(header::WWW_AUTHENTICATE, "Basic realm=\"agewise\"")];
+        let why = "an observer's token is needed, as the password or as Bearer\n";
+        (StatusCode::UNAUTHORIZED, how, why).into_response()
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// The token of a request: `Bearer TOKEN`, or the password that a browser asks for.
+fn token(header: Option<&HeaderValue>) -> Option<String> {
+    let (scheme, rest) = header?.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.to_string());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(BASE64_STANDARD.decode(rest).ok()?).ok()?;
+    text.split_once(':').map(|(_, password)| password.to_string())
 }
 
 fn answer(kind: &'static str, body: impl IntoResponse) -> Response {
@@ -130,7 +160,7 @@ async fn state(State(gallery): State<Arc<Gallery>>) -> Response {
 
 async fn metrics(State(gallery): State<Arc<Gallery>>) -> Response {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    answer(kind, gallery.shared.metrics.text())
+    answer(kind, gallery.shared.metrics_text())
 }
 
 async fn ready(State(gallery): State<Arc<Gallery>>) -> impl IntoResponse {

@@ -5,8 +5,11 @@ use super::gallery::Gallery;
 use super::past::{MOST_AGE_ROUNDS, MOST_ROUNDS, Seen, draw};
 use super::{now, serve};
 use crate::CoordinatorParams;
-use crate::coordinator::ledger::{ClientRow, Ledger, Outcome, ReportRow, RoundEnd, RoundRow};
+use crate::coordinator::ledger::{
+    ClientRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow,
+};
 use crate::coordinator::shared::{Live, Shared};
+use crate::honesty::Identity;
 use crate::proto::State;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,7 +44,15 @@ impl Scratch {
 
     fn enrol(&mut self, names: &[&str]) {
         for (client, name) in (0..).zip(names) {
-            let row = ClientRow { name: (*name).to_string(), samples: 10, waiting_since: -2 };
+            let row = ClientRow {
+                name: (*name).to_string(),
+                key: Identity::from_secret([7; 32]).public(),
+                key_since: 0,
+                samples: 10,
+                waiting_since: -2,
+                revoked: false,
+                revoked_from: None,
+            };
             self.ledger.enrol(client, 0, &row).unwrap();
         }
         self.ledger.commit().unwrap();
@@ -50,6 +61,8 @@ impl Scratch {
     /// A round in which client 0 reports if `committed`, client 1 is missing, and somebody is refused.
     fn round(&mut self, round: u64, committed: bool, forced: bool) {
         let row = RoundRow {
+            seed: None,
+            present: None,
             round,
             is_joining: true,
             interval: 4.0,
@@ -61,9 +74,10 @@ impl Scratch {
         };
         let ledger = &mut self.ledger;
         ledger.begin_round(&row, &[(0, 1), (1_000, 1)]).unwrap();
-        ledger.join(round, 0, 2, Outcome::Selected, 1).unwrap();
-        ledger.join(round, 1, round + 2, Outcome::Selected, 1).unwrap();
-        ledger.refuse(round, 1, "norm", "too far").unwrap();
+        let selected = |age| NewJoin { age, outcome: Outcome::Selected, draws: 1, proof: None };
+        ledger.join(round, 0, &selected(2)).unwrap();
+        ledger.join(round, 1, &selected(round + 2)).unwrap();
+        ledger.refuse(round, 1, "norm", "too far", 1).unwrap();
         if committed {
             let report =
                 ReportRow { samples: 10, loss: 0.5, seconds: 0.1, norm: 1.0, sha256: vec![1; 32] };
@@ -250,7 +264,7 @@ async fn start(ledger: &Path) -> (std::net::SocketAddr, Arc<Shared>) {
     let address = listener.local_addr().unwrap();
     let shared = Arc::new(Shared::new(ledger.to_path_buf()));
     shared.publish(live(State::Training));
-    tokio::spawn(serve(listener, shared.clone(), std::future::pending()));
+    tokio::spawn(serve(listener, shared.clone(), None, std::future::pending()));
     (address, shared)
 }
 

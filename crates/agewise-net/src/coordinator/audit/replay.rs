@@ -1,0 +1,389 @@
+//! A run, played again from the ledger.
+
+use super::Finding;
+use crate::config::{CoordinatorConfig, LotSource};
+use crate::coordinator::anchor_fact;
+use crate::coordinator::ledger::{Ledger, PastClient, PastJoin, PastRound};
+use crate::coordinator::population::{first_ages, later_age, problem, report};
+use crate::coordinator::trouble::Trouble;
+use crate::hex::unhex;
+use crate::honesty::lots::Draw;
+use crate::honesty::seeds::{Commitment, LINKS, RoundSeed, SeedCheck, narrow};
+use crate::rule::{Rule, seeded_lot};
+use agewise_core::{Ages, Availability, Calibrator, Reports, Round, Seed};
+use std::collections::BTreeMap;
+
+/// How much was looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) clients: u64,
+    pub(super) joins: u64,
+    pub(super) proofs: u64,
+    pub(super) called: u64,
+}
+
+/// A run up to some round.
+pub(super) struct Replay {
+    run: Vec<u8>,
+    /// The settings, and the rounds from which they hold; in order, and at least one.
+    configs: Vec<(u64, CoordinatorConfig)>,
+    /// The first ages under each of them.
+    first_ages: Vec<Vec<u64>>,
+    /// Which of them was calibrated last, and how.
+    calibrator: Option<(usize, Calibrator)>,
+    clients: Vec<PastClient>,
+    /// Data sizes that are still to come, by round.
+    sizes: Vec<(u32, u64, u64)>,
+    samples: Vec<u64>,
+    ages: Ages,
+    reports: Reports,
+    reported: Vec<u64>,
+    intervals: Vec<f64>,
+    seeds: Option<SeedCheck>,
+    counts: Counts,
+    findings: Vec<Finding>,
+}
+
+impl Replay {
+    pub(super) fn new(
+        ledger: &Ledger,
+        run: &[u8],
+        configs: Vec<(u64, CoordinatorConfig)>,
+    ) -> Result<Self, Trouble> {
+        let clients = ledger.past_clients()?;
+        let counts = Counts { clients: clients.len() as u64, ..Counts::default() };
+        let first_ages =
+            configs.iter().map(|(_, config)| first_ages(config)).collect::<Result<_, _>>()?;
+        let mut replay = Self {
+            run: run.to_vec(),
+            configs,
+            first_ages,
+            calibrator: None,
+            samples: vec![0; clients.len()],
+            clients,
+            sizes: ledger.past_samples()?,
+            ages: Ages::cold(0),
+            reports: Reports::default(),
+            reported: Vec::new(),
+            intervals: Vec::new(),
+            seeds: None,
+            counts,
+            findings: Vec::new(),
+        };
+        let enrolled = replay.clients.iter().map(|client| client.enrolled);
+        if !enrolled.is_sorted() {
+            replay.find(None, None, "clients are not numbered in the order of their enrolment");
+        }
+        Ok(replay)
+    }
+
+    fn find(&mut self, round: Option<u64>, client: Option<u32>, what: impl Into<String>) {
+        self.findings.push(Finding { round, client, what: what.into() });
+    }
+
+    /// Which settings held in a round.
+    fn config_index(&self, round: u64) -> usize {
+        self.configs.partition_point(|(since, _)| *since <= round).saturating_sub(1)
+    }
+
+    fn config(&self, round: u64) -> &CoordinatorConfig {
+        &self.configs[self.config_index(round)].1
+    }
+
+    /// Plays a round.
+    pub(super) fn play(&mut self, ledger: &Ledger, number: u64) -> Result<(), Trouble> {
+        let round = ledger.past_round(number)?;
+        self.admit(&round);
+        if self.ages.clients() != round.clients {
+            // Findings say why; nothing of this round can be computed again.
+            let joins = ledger.past_joins(number)?;
+            return self.advance(&round, &joins);
+        }
+        self.check_interval(&round)?;
+        let seed = self.check_seed(ledger, &round)?;
+        let joins = ledger.past_joins(number)?;
+        self.counts.joins += joins.len() as u64;
+        for join in &joins {
+            self.check_age(&round, join);
+        }
+        let config = self.config(number).clone();
+        let rule = config.rule_params(round.clients, round.interval).build()?;
+        let core_seed = seed.as_ref().map_or(config.seed(), narrow);
+        let mut expected = BTreeMap::new();
+        if let Some(present) = &round.present {
+            expected.extend(self.chosen(&config, core_seed, present)?);
+        } else if !rule.is_local() {
+            self.find(Some(number), None, "it is not on record who was connected");
+        }
+        if let Some(recalled) = &round.recalled {
+            let forced = self.forced(&config, core_seed, recalled)?;
+            expected.extend(forced.map(|client| (client, 1)));
+        }
+        self.check_called(&round, &joins, &expected);
+        for join in joins.iter().filter(|join| !expected.contains_key(&join.client)) {
+            self.check_lot(ledger, &round, seed.as_ref(), &rule, join)?;
+        }
+        self.advance(&round, &joins)
+    }
+
+    /// Takes in who has enrolled before the round.
+    fn admit(&mut self, round: &PastRound) {
+        let number = round.round;
+        let before = self.clients.partition_point(|client| client.enrolled < number) as u32;
+        let during = self.clients.partition_point(|client| client.enrolled <= number) as u32;
+        if !(before..=during).contains(&round.clients) {
+            let what = format!(
+                "{} clients were announced, but {before} to {during} had enrolled",
+                round.clients
+            );
+            self.find(Some(number), None, what);
+        }
+        let to = round.clients.min(self.clients.len() as u32);
+        for client in self.ages.clients()..to {
+            self.check_first_age(client);
+            let since = self.clients[client as usize].first_waiting;
+            self.ages.admit(u64::try_from(number as i64 - since).unwrap_or(0));
+        }
+        let due = self.sizes.partition_point(|(_, since, _)| *since <= number);
+        for (client, _, samples) in self.sizes.drain(..due) {
+            if let Some(place) = self.samples.get_mut(client as usize) {
+                *place = samples;
+            }
+        }
+    }
+
+    /// The age with which a client came: from the steady state at the beginning, later somewhere in an interval.
+    fn check_first_age(&mut self, client: u32) {
+        let PastClient { enrolled, first_waiting, .. } = self.clients[client as usize];
+        let config = self.config(enrolled);
+        let age = enrolled as i64 - first_waiting;
+        let first = &self.first_ages[self.config_index(enrolled)];
+        let ratio = config.params.round.clients as f64 / config.params.round.cohort as f64;
+        let right = match first.get(client as usize) {
+            _ if first.is_empty() => age == 0,
+            Some(&first) if enrolled == 0 => age == first as i64,
+            _ => {
+                // It came while a round was under way, or in the pause before.
+                let known = [Some(enrolled), enrolled.checked_sub(1)].into_iter().flatten();
+                let intervals = known.filter_map(|round| self.intervals.get(round as usize));
+                let mut intervals = intervals.copied().chain([ratio]);
+                intervals.any(|interval| age == later_age(config, client, interval) as i64)
+            }
+        };
+        if !right {
+            let what = format!("its first age is {age}, which does not follow from the seed");
+            self.find(Some(enrolled), Some(client), what);
+        }
+    }
+
+    fn check_interval(&mut self, round: &PastRound) -> Result<(), Trouble> {
+        let params = &self.config(round.round).params.round;
+        let (clients, cohort) = (params.clients, params.cohort);
+        let expected = if params.calibrate {
+            let index = self.config_index(round.round);
+            let calibrator = match self.calibrator.take() {
+                Some((known, calibrator)) if known == index => calibrator,
+                _ => {
+                    let first = clients as f64 / cohort as f64;
+                    let mut calibrator = Calibrator::new(cohort as u32, first)?;
+                    self.reported.iter().for_each(|&reported| calibrator.observe(reported));
+                    calibrator
+                }
+            };
+            let interval = calibrator.interval();
+            self.calibrator = Some((index, calibrator));
+            interval
+        } else {
+            let known = self.clients.iter().take(round.clients as usize);
+            let gone = known.filter(|client| is_gone(client, round.round)).count() as u32;
+            f64::from(round.clients.max(clients as u32) - gone).max(1.0) / cohort as f64
+        };
+        if (round.interval - expected).abs() > 1e-9 * expected {
+            let what = format!("the interval was {}, expected {expected}", round.interval);
+            self.find(Some(round.round), None, what);
+        }
+        self.intervals.push(round.interval);
+        Ok(())
+    }
+
+    /// The seed of a round, as far as it is one. Where lots are proven it must be the link that was committed to.
+    fn check_seed(
+        &mut self,
+        ledger: &Ledger,
+        round: &PastRound,
+    ) -> Result<Option<RoundSeed>, Trouble> {
+        let number = round.round;
+        if self.config(number).params.round.lots == LotSource::Seeded {
+            return Ok(None);
+        }
+        let Some(seed) = round.seed else {
+            self.find(Some(number), None, "there is no seed");
+            return Ok(None);
+        };
+        let chain = number / LINKS;
+        if self.seeds.as_ref().is_none_or(|seeds| seeds.commitment().chain != chain) {
+            let anchor = anchor(ledger, chain)?;
+            let next_anchor = anchor_or_none(ledger, chain + 1)?.unwrap_or_default();
+            self.seeds = Some(SeedCheck::new(Commitment { chain, anchor, next_anchor }));
+        }
+        if let Some(seeds) = &mut self.seeds
+            && seeds.seed(number, &seed).is_err()
+        {
+            self.find(Some(number), None, "the seed is not the one that was committed to");
+        }
+        Ok(Some(seed))
+    }
+
+    fn check_age(&mut self, round: &PastRound, join: &PastJoin) {
+        let (number, client) = (round.round, join.client);
+        if client >= round.clients {
+            self.find(Some(number), Some(client), "it came after the announcement");
+            return;
+        }
+        let age = self.ages.of(client);
+        if join.age != age {
+            let what = format!("its age was {age}, and it took part with {}", join.age);
+            self.find(Some(number), Some(client), what);
+        }
+        if is_gone(&self.clients[client as usize], number) {
+            self.find(Some(number), Some(client), "it was revoked before");
+        }
+    }
+
+    /// Who the policy of the coordinator chooses, and how often each of them was drawn.
+    fn chosen(
+        &self,
+        config: &CoordinatorConfig,
+        seed: Seed,
+        present: &[bool],
+    ) -> Result<Vec<(u32, u32)>, Trouble> {
+        let (setting, mut policy) = problem(config, &self.samples[..present.len()])?;
+        let available = Availability::Only(present);
+        let round = Round::new(&setting, seed, &self.ages, available, &self.reports)?;
+        let (picks, _) = round.choose(&mut *policy);
+        Ok(picks.into_iter().map(|pick| (pick.client, pick.draws)).collect())
+    }
+
+    /// Who is called when nobody has come.
+    fn forced(
+        &self,
+        config: &CoordinatorConfig,
+        seed: Seed,
+        recalled: &[bool],
+    ) -> Result<Option<u32>, Trouble> {
+        let (setting, _) = problem(config, &self.samples[..recalled.len()])?;
+        let available = Availability::Only(recalled);
+        let round = Round::new(&setting, seed, &self.ages, available, &self.reports)?;
+        Ok(round.forced_client())
+    }
+
+    /// Everyone whom the coordinator should have called was called.
+    fn check_called(
+        &mut self,
+        round: &PastRound,
+        joins: &[PastJoin],
+        expected: &BTreeMap<u32, u32>,
+    ) {
+        for (&client, &draws) in expected {
+            self.counts.called += 1;
+            match joins.iter().find(|join| join.client == client) {
+                None => self.find(Some(round.round), Some(client), "it was not called"),
+                Some(join) if join.draws != draws => {
+                    let what = format!("it was drawn {draws} times, and counted {}", join.draws);
+                    self.find(Some(round.round), Some(client), what);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A client that nobody called must have a lot that wins.
+    fn check_lot(
+        &mut self,
+        ledger: &Ledger,
+        round: &PastRound,
+        seed: Option<&RoundSeed>,
+        rule: &Rule,
+        join: &PastJoin,
+    ) -> Result<(), Trouble> {
+        let number = round.round;
+        let &PastJoin { client, age, .. } = join;
+        if !rule.is_local() {
+            self.find(Some(number), Some(client), "the policy did not choose it");
+            return Ok(());
+        }
+        let lot = match (seed, &join.proof) {
+            (Some(seed), Some(proof)) => {
+                self.counts.proofs += 1;
+                let draw = Draw { run: &self.run, round: number, seed };
+                ledger.key_in(client, number)?.and_then(|key| draw.verify(&key, proof))
+            }
+            (Some(_), None) => None,
+            (None, _) => Some(seeded_lot(self.config(number).seed(), number, client)),
+        };
+        let Some(lot) = lot else {
+            let what = if join.proof.is_some() {
+                "the proof of its lot is wrong"
+            } else {
+                "it was not called, and there is no proof of its lot"
+            };
+            self.find(Some(number), Some(client), what);
+            return Ok(());
+        };
+        if !rule.takes_part(number, client, age, lot) {
+            let what = format!("its lot does not win at age {age}");
+            self.find(Some(number), Some(client), what);
+        }
+        Ok(())
+    }
+
+    /// Credits who has reported, and goes on to the next round.
+    fn advance(&mut self, round: &PastRound, joins: &[PastJoin]) -> Result<(), Trouble> {
+        let mut credited = Vec::new();
+        for join in joins.iter().filter(|join| join.client < self.ages.clients()) {
+            if let Some((loss, seconds)) = join.report {
+                credited.push(join.client);
+                self.reports.record(&report(join.client, loss, seconds));
+            }
+        }
+        self.reported.push(round.reported);
+        if let Some((_, calibrator)) = &mut self.calibrator {
+            calibrator.observe(round.reported);
+        }
+        self.ages.advance(&credited)?;
+        Ok(())
+    }
+
+    /// In the end everyone has the age that the ledger says.
+    pub(super) fn compare_ages(&mut self) {
+        for client in 0..self.ages.clients() {
+            let (replayed, written) =
+                (self.ages.waiting_since(client), self.clients[client as usize].waiting_since);
+            if replayed != written {
+                let what = format!(
+                    "it waits since round {replayed} by its reports, and since {written} on record"
+                );
+                self.find(None, Some(client), what);
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> (Counts, Vec<Finding>) {
+        (self.counts, self.findings)
+    }
+}
+
+fn is_gone(client: &PastClient, round: u64) -> bool {
+    client.revoked_from.is_some_and(|from| from <= round)
+}
+
+fn anchor_or_none(ledger: &Ledger, chain: u64) -> Result<Option<RoundSeed>, Trouble> {
+    let digits = ledger.fact(&anchor_fact(chain))?;
+    let digits = digits.and_then(|bytes| String::from_utf8(bytes).ok());
+    Ok(digits.and_then(|digits| unhex(&digits)?.try_into().ok()))
+}
+
+fn anchor(ledger: &Ledger, chain: u64) -> Result<RoundSeed, Trouble> {
+    let missing = || Trouble::Broken(format!("the ledger has no anchor of chain {chain}"));
+    anchor_or_none(ledger, chain)?.ok_or_else(missing)
+}

@@ -1,0 +1,225 @@
+//! Runs in which nobody is believed: lots are proven, seeds are checked, and everyone has a token.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod common;
+
+use agewise_net::coordinator::audit::audit;
+use agewise_net::coordinator::{LEDGER, Roster};
+use agewise_net::honesty::Identity;
+use agewise_net::honesty::token::{Role, Token};
+use agewise_net::participant::{GaveUp, Participant, ParticipantParams};
+use agewise_net::swarm::{self, SwarmParams};
+use agewise_net::{AccessParams, CoordinatorParams, LotSource};
+use common::{Running, folder, learners, ledger, params};
+use std::path::Path;
+use std::time::Duration;
+
+fn proven(state: &Path, policy: &str, clients: u64, cohort: u64) -> CoordinatorParams {
+    let mut params = params(state, policy, clients, cohort);
+    params.access = AccessParams { tokens: true };
+    params.round.lots = LotSource::Proven;
+    params.model.name = "softmax".to_string();
+    params
+}
+
+fn tokens(state: &Path, count: u64) -> Vec<Token> {
+    Roster::open(state).unwrap().invite(Role::Client, None, count).unwrap()
+}
+
+/// Plays a run to its end with honest clients.
+async fn play(params: CoordinatorParams) {
+    let (state, clients) = (params.state.clone(), params.round.clients);
+    let mut swarm = SwarmParams::new("");
+    swarm.tokens = tokens(&state, clients);
+    swarm.longest_pause = Duration::from_millis(500);
+    let coordinator = Running::start(params, false).await;
+    swarm.coordinator.clone_from(&coordinator.url);
+    let swarm = swarm::run(swarm, learners(clients, 0), None, std::future::pending());
+    let swarm = tokio::spawn(swarm);
+    coordinator.until_the_end().await;
+    swarm.await.unwrap().unwrap();
+}
+
+/// As with the simulator's lots: intervals are 6 or 7, a third of them 6 (standard error 0.025 of 360), and cohorts have a mean of 15 with a
+/// standard error of 0.8 over 20 rounds. Four standard errors are allowed. Nothing is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn proven_lots_follow_theory() {
+    let state = folder("honest-law");
+    let mut params = proven(&state, "markov-optimal", 100, 15);
+    params.round.rounds = 30;
+    params.round.join_seconds = 1.0;
+    play(params).await;
+    let ledger = ledger(&state);
+    let number = |query: &str| ledger.query_row(query, [], |row| row.get::<_, f64>(0)).unwrap();
+    let odd =
+        "SELECT COUNT(*) FROM joins WHERE outcome = 'reported' AND round > 6 AND age NOT IN (5, 6)";
+    assert_eq!(number(odd), 0.0);
+    let share = number("SELECT AVG(age = 5) FROM joins WHERE outcome = 'reported' AND round > 6");
+    assert!((share - 1.0 / 3.0).abs() < 4.0 * 0.025, "{share}");
+    let mean = number("SELECT AVG(reported) FROM rounds");
+    assert!((mean - 15.0).abs() < 4.0 * 0.8, "{mean}");
+    assert_eq!(number("SELECT COUNT(*) FROM refusals"), 0.0);
+    let proofs = "SELECT COUNT(*) FROM joins WHERE LENGTH(proof) = 96";
+    let joins = "SELECT COUNT(*) FROM joins j JOIN rounds r USING (round) WHERE NOT r.forced";
+    assert_eq!(number(proofs), number(joins));
+    assert_eq!(number("SELECT COUNT(DISTINCT seed) FROM rounds"), 30.0);
+    assert_eq!(number("SELECT COUNT(*) FROM tokens WHERE client IS NULL"), 0.0);
+
+    let audited = audit(&state, |_, _| {}).unwrap();
+    assert_eq!(audited.findings, []);
+    assert_eq!((audited.rounds, audited.clients), (30, 100));
+    assert_eq!(audited.proofs as f64, number(proofs));
+    assert_eq!(audited.joins, audited.proofs + audited.called);
+}
+
+/// What somebody changes in the ledger is found: each change on a copy of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_finds_what_was_changed() {
+    let law = folder("honest-audit-law");
+    let mut params = proven(&law, "markov-optimal", 20, 4);
+    params.round.rounds = 8;
+    params.round.join_seconds = 0.5;
+    play(params).await;
+    let chosen = folder("honest-audit-chosen");
+    let mut params = proven(&chosen, "random", 8, 3);
+    params.round.rounds = 4;
+    play(params).await;
+    let some_join = "SELECT client FROM joins WHERE round = 7 AND proof IS NOT NULL LIMIT 1";
+    let outside = "SELECT MIN(client) FROM clients WHERE client NOT IN (SELECT client FROM joins WHERE round = 2)";
+    for (state, change, expected) in [
+        (&law, "UPDATE rounds SET seed = zeroblob(32) WHERE round = 3".to_string(), "seed"),
+        (&law, "UPDATE rounds SET interval = 4 WHERE round = 2".to_string(), "interval"),
+        (&law, format!("UPDATE joins SET age = age + 1 WHERE round = 7 AND client = ({some_join})"), "age"),
+        (&law, format!("UPDATE joins SET proof = (SELECT proof FROM joins WHERE round = 6 AND proof IS NOT NULL) WHERE round = 7 AND client = ({some_join})"), "proof"),
+        (&law, format!("UPDATE joins SET proof = NULL WHERE round = 7 AND client = ({some_join})"), "no proof"),
+        (&law, format!("UPDATE keys SET key = (SELECT key FROM clients WHERE client = 19 - ({some_join})) WHERE client = ({some_join})"), "proof"),
+        (&law, format!("UPDATE clients SET revoked_from = 2 WHERE client = ({some_join})"), "revoked"),
+        (&law, "UPDATE clients SET first_waiting = first_waiting - 20 WHERE client = 3".to_string(), "first age"),
+        (&law, "UPDATE clients SET waiting_since = waiting_since - 1 WHERE client = 4".to_string(), "on record"),
+        (&law, "UPDATE rounds SET clients = 19 WHERE round = 3".to_string(), "enrolled"),
+        (&chosen, format!("INSERT INTO joins (round, client, age, outcome) SELECT 2, ({outside}), 2 - waiting_since, 'missing' FROM clients WHERE client = ({outside})"), "did not choose"),
+        (&chosen, "DELETE FROM joins WHERE round = 2 AND client = (SELECT MIN(client) FROM joins WHERE round = 2)".to_string(), "not called"),
+        (&chosen, "UPDATE rounds SET present = zeroblob(1) WHERE round = 1".to_string(), "did not choose"),
+    ] {
+        assert_eq!(audit(state, |_, _| {}).unwrap().findings, [], "before any change");
+        let copy = folder("honest-audit-copy");
+        ledger(state).execute("VACUUM INTO ?1", [copy.join(LEDGER).to_str().unwrap()]).unwrap();
+        assert!(ledger(&copy).execute(&change, []).unwrap() > 0, "{change}");
+        let findings = audit(&copy, |_, _| {}).unwrap().findings;
+        let found = findings.iter().any(|finding| finding.to_string().contains(expected));
+        assert!(found, "{change}: {findings:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_policy_runs_with_proven_lots() {
+    for policy in ["markov-linear", "phased", "oldest-first", "random", "probabilistic"] {
+        let state = folder(&format!("honest-{policy}"));
+        let mut params = proven(&state, policy, 12, 4);
+        params.round.rounds = 5;
+        params.round.join_seconds = 1.0;
+        play(params).await;
+        let ledger = ledger(&state);
+        let query = "SELECT COUNT(*) FROM rounds WHERE state = 'committed'";
+        assert_eq!(ledger.query_row(query, [], |row| row.get(0)), Ok(5), "{policy}");
+        let query = "SELECT COUNT(*) FROM refusals";
+        assert_eq!(ledger.query_row(query, [], |row| row.get(0)), Ok(0), "{policy}");
+        assert_eq!(audit(&state, |_, _| {}).unwrap().findings, [], "{policy}");
+    }
+}
+
+/// A client on its own, until it gives up.
+async fn gives_up(url: &str, name: &str, identity: Identity, token: Option<Token>) -> String {
+    let params = ParticipantParams {
+        name: Some(name.to_string()),
+        identity: Some(identity),
+        token,
+        ..ParticipantParams::new(url)
+    };
+    let learner = learners(1, 0).remove(0);
+    let client = Participant::new(params, learner).unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), client.run(std::future::pending()));
+    match ended.await.unwrap() {
+        Err(GaveUp::Refused(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_enrols_without_a_token_of_its_own_or_after_it_was_revoked() {
+    let state = folder("honest-tokens");
+    let mut params = proven(&state, "oldest-first", 2, 1);
+    params.round.rounds = 0;
+    let mut roster = Roster::open(&state).unwrap();
+    let mut invite = |role, name| roster.invite(role, name, 1).unwrap().remove(0);
+    let used = invite(Role::Client, None);
+    let observer = invite(Role::Observer, None);
+    let for_seven = invite(Role::Client, Some("seven"));
+    let revoked = invite(Role::Client, None);
+    let coordinator = Running::start(params, false).await;
+    let url = coordinator.url.clone();
+    let key = |number| Identity::from_secret([number; 32]);
+
+    let first = ParticipantParams {
+        name: Some("first".to_string()),
+        identity: Some(key(1)),
+        token: Some(used.clone()),
+        ..ParticipantParams::new(&url)
+    };
+    let first = Participant::new(first, learners(1, 0).remove(0)).unwrap();
+    let first = tokio::spawn(first.run(std::future::pending()));
+    let enrolled = "SELECT COUNT(*) FROM clients";
+    while ledger(&state).query_row(enrolled, [], |row| row.get::<_, i64>(0)).unwrap() == 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut roster = Roster::open(&state).unwrap();
+    roster.revoke(&revoked.id()).unwrap();
+    for (name, token, why) in [
+        ("a", None, "needed"),
+        ("b", Some(used), "used"),
+        ("c", Some(observer), "not for clients"),
+        ("eight", Some(for_seven), "another name"),
+        ("d", Some(Token::generate().unwrap()), "not known"),
+        ("e", Some(revoked), "revoked"),
+    ] {
+        let told = gives_up(&url, name, key(2), token).await;
+        assert!(told.contains(why), "{name}: {told}");
+    }
+    // The name of another, with another key.
+    let told = gives_up(&url, "first", key(3), None).await;
+    assert!(told.contains("another key"), "{told}");
+    assert_eq!(ledger(&state).query_row(enrolled, [], |row| row.get(0)), Ok(1));
+
+    // It works all the time, and is shut out in the middle of it.
+    roster.revoke("first").unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(60), first).await.unwrap().unwrap();
+    assert!(matches!(&ended, Err(GaveUp::Refused(why)) if why.contains("revoked")), "{ended:?}");
+    drop(coordinator.stop);
+    coordinator.ended.await.unwrap().unwrap();
+    let counted = |reason: &str| {
+        let query = "SELECT COALESCE(SUM(count), 0) FROM refusals WHERE reason = ?1";
+        ledger(&state).query_row(query, [reason], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(counted("token"), 5);
+    assert_eq!(counted("key"), 1);
+    assert!(counted("revoked") >= 2);
+}
+
+/// Killed and resumed, the seeds go on where they were, and clients that remember the commitment do not complain; with another secret they would.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_secret_is_noticed() {
+    let state = folder("honest-secret");
+    let mut params = proven(&state, "markov-optimal", 4, 2);
+    params.round.rounds = 3;
+    params.round.join_seconds = 0.5;
+    play(params.clone()).await;
+    params.round.rounds = 4;
+    std::fs::write(state.join("seeds.key"), "00".repeat(32)).unwrap();
+    let coordinator = Running::start(params.clone(), true).await;
+    let error = coordinator.ended.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("anchor"), "{error}");
+    std::fs::remove_file(state.join("seeds.key")).unwrap();
+    let coordinator = Running::start(params, true).await;
+    let error = coordinator.ended.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("secret"), "{error}");
+}
