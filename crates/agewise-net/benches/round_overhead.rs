@@ -12,7 +12,7 @@ use agewise_net::participant::{LocalLearner, RoundTask, Trained};
 use agewise_net::proto::Task;
 use agewise_net::swarm::{self, SwarmParams};
 use agewise_net::tls::{ServerIdentity, TrialCertificates, Trust};
-use agewise_net::{CoordinatorParams, GlobalModel, ModelParams, RoundParams};
+use agewise_net::{AccessParams, CoordinatorParams, GlobalModel, ModelParams, RoundParams};
 use rusqlite::Connection;
 use std::path::Path;
 use tokio::net::TcpListener;
@@ -74,6 +74,7 @@ async fn run(policy: &str, rounds: u64, with_tls: bool) -> Vec<f64> {
     std::fs::remove_dir_all(&state).ok();
     let params = CoordinatorParams {
         state: state.clone(),
+        access: AccessParams { tokens: false },
         round: RoundParams {
             policy: policy.to_string(),
             clients: COHORT,

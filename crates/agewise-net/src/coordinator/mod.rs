@@ -258,6 +258,7 @@ fn check_address(
 }
 
 /// How a coordinator begins.
+#[derive(Clone, Copy)]
 struct Beginning {
     resume: bool,
     run: Option<[u8; 16]>,

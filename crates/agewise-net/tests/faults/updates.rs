@@ -7,7 +7,7 @@ use agewise_learn::aggregate::ServerRule;
 use agewise_net::proto::{ReportHeader, ReportPart, join_reply};
 use std::path::Path;
 
-/// Above 1 MiB in bytes, so that a chunk can be too large and the update still have the right size.
+/// Above 256 KiB in bytes, so that a chunk can be too large and the update still have the right size.
 const PARAMETERS: usize = 300_000;
 const MAX_NORM: f64 = 1e4;
 const GOOD: [f32; 3] = [1.0, -2.0, 4.5];
@@ -50,8 +50,8 @@ fn wrong_updates(raw: &Raw) -> Vec<(&'static str, Vec<ReportPart>)> {
         values
     };
     let far = (2.0 * MAX_NORM / (PARAMETERS as f64).sqrt()) as f32;
-    // As large as the largest message that is read at all: 1 MiB and what may be around it.
-    let large = vec![header_part(honest.clone()), data_part(&good[..(1 << 20) + 1024])];
+    // As large as the largest message that is read at all: 256 KiB and what may be around it.
+    let large = vec![header_part(honest.clone()), data_part(&good[..(256 << 10) + 1024])];
     vec![
         ("shape", claim(&|header| header.parameters -= 1)),
         ("shape", claim(&|header| header.parameters = u64::MAX)),

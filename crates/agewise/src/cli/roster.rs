@@ -113,7 +113,8 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
             let name = token.name.clone().unwrap_or_default();
             [token.id.clone(), token.role.name().to_string(), name, state(token.revoked, &used)]
         });
-        text += &format!("{}\n", table(["token", "role", "name", "state"], [], rows));
+        let tokens = table(["token", "role", "name", "state"], [], rows);
+        text = format!("{text}{tokens}\n");
     }
     print(&text)
 }

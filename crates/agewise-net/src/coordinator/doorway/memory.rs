@@ -13,7 +13,7 @@
 //! Tonic offers a setting for each of these. Many tiny frames of data, and pings and settings without end, are limited by h2 itself.
 //!
 //! With the numbers below that is 512 KiB of data, 8 times 8 KiB of headers and a frame of 16 KiB. Beside that, a message that has begun is put
-//! together outside the windows, up to the largest message of the service, in every call at the same time: 8 MiB where that is 1 MiB, also for
+//! together outside the windows, up to the largest message of the service, in every call at the same time: 2 MiB where that is 256 KiB, also for
 //! a stranger. So [`RequestBounds`] keeps all requests but reports to 16 KiB, and reports to one at a time. Together that is some 700 KiB, and
 //! one chunk of a report, which the service is not to read from a stranger.
 //!

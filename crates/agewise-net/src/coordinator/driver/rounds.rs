@@ -344,7 +344,7 @@ impl Driver {
             if let Some(seed) = &course.row.seed {
                 announcement.seed = narrow(seed).0;
                 announcement.round_seed = seed.to_vec();
-                announcement.seeds = self.commitment.clone();
+                announcement.seeds.clone_from(&self.commitment);
             }
         }
         if let Stage::Joining(round) = &self.stage {
