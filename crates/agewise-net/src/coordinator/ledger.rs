@@ -9,7 +9,7 @@ mod reading;
 
 pub(crate) use access::TokenRow;
 pub(crate) use history::{PastClient, PastJoin, PastRound};
-pub(crate) use reading::{RoundSummary, WaitingClient};
+pub(crate) use reading::{RefusedCall, RoundSummary, WaitingClient};
 
 use crate::honesty::PublicKey;
 use crate::honesty::seeds::RoundSeed;

@@ -275,14 +275,14 @@ fn prepare(
 ) -> Result<(Driver, fs::File), Trouble> {
     let state = config.params.state.clone();
     let path = state.join(LEDGER);
+    if !beginning.resume && path.is_file() && open_ledger_to_read(&path)?.fact("id")?.is_some() {
+        let expected = "a folder without a run (--resume continues the one that is there)";
+        return Err(agewise_core::Error::new("state", state.display(), expected).into());
+    }
     fs::create_dir_all(&state).map_err(Trouble::file(&state))?;
     let lock = lock(&state)?;
     let mut ledger = open_ledger(&path)?;
     let has_run = ledger.fact("id")?.is_some();
-    if has_run && !beginning.resume {
-        let expected = "a folder without a run (--resume continues the one that is there)";
-        return Err(agewise_core::Error::new("state", state.display(), expected).into());
-    }
     let has_models =
         fs::read_dir(state.join("models")).is_ok_and(|mut files| files.next().is_some());
     if !has_run && has_models {

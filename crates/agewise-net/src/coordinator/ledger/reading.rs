@@ -34,6 +34,18 @@ pub(crate) struct WaitingClient {
     pub(crate) refused: u32,
 }
 
+/// Something that was refused, all in all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RefusedCall {
+    /// Whose; `None` for somebody who is not a client.
+    pub(crate) name: Option<String>,
+    pub(crate) reason: String,
+    pub(crate) count: u64,
+    /// When it was last refused, and with which words.
+    pub(crate) round: u64,
+    pub(crate) detail: String,
+}
+
 impl Ledger {
     /// Answers several questions about the same moment, while the driver goes on writing.
     pub(crate) fn at_one_moment<T, E: From<Error>>(
@@ -95,7 +107,7 @@ impl Ledger {
     /// The clients that wait longest.
     pub(crate) fn waiting_longest(&self, limit: u32) -> Result<Vec<WaitingClient>> {
         let mut query = self.db.prepare_cached(
-            "SELECT client, name, waiting_since, reports, late, missing, refused FROM clients
+            "SELECT client, name, waiting_since, reports, late, missing, refused FROM clients WHERE NOT revoked
              ORDER BY waiting_since, client LIMIT ?1",
         )?;
         let row = |row: &Row<'_>| {
@@ -107,6 +119,25 @@ impl Ledger {
                 late: row.get(4)?,
                 missing: row.get(5)?,
                 refused: row.get(6)?,
+            })
+        };
+        query.query_map([limit], row)?.collect()
+    }
+
+    /// What was refused most often.
+    pub(crate) fn refused_most(&self, limit: u32) -> Result<Vec<RefusedCall>> {
+        // SQLite gives the other columns from the row with the greatest round.
+        let mut query = self.db.prepare_cached(
+            "SELECT name, reason, SUM(count), MAX(round), detail FROM refusals LEFT JOIN clients USING (client)
+             GROUP BY client, reason ORDER BY SUM(count) DESC, client, reason LIMIT ?1",
+        )?;
+        let row = |row: &Row<'_>| {
+            Ok(RefusedCall {
+                name: row.get(0)?,
+                reason: row.get(1)?,
+                count: row.get::<_, i64>(2)? as u64,
+                round: row.get::<_, i64>(3)? as u64,
+                detail: row.get(4)?,
             })
         };
         query.query_map([limit], row)?.collect()

@@ -2,7 +2,7 @@
 
 use super::now::state_name;
 use super::past::Seen;
-use crate::coordinator::ledger::{RoundSummary, WaitingClient};
+use crate::coordinator::ledger::{RefusedCall, RoundSummary, WaitingClient};
 use crate::coordinator::shared::Live;
 use serde_json::{Value, json};
 
@@ -31,6 +31,7 @@ pub(super) fn state(live: Option<&Live>, seen: &Seen) -> String {
             .iter()
             .map(|client| waiting(seen, client))
             .collect::<Vec<_>>(),
+        "refused_most": seen.refused.iter().map(refused).collect::<Vec<_>>(),
     });
     format!("{body}\n")
 }
@@ -75,6 +76,11 @@ fn round(row: &RoundSummary) -> Value {
         "accuracy": row.accuracy,
         "loss": row.loss,
     })
+}
+
+fn refused(refused: &RefusedCall) -> Value {
+    let RefusedCall { name, reason, count, round, detail } = refused;
+    json!({ "name": name, "reason": reason, "count": count, "last_round": round, "detail": detail })
 }
 
 fn waiting(seen: &Seen, client: &WaitingClient) -> Value {

@@ -3,7 +3,7 @@
 use super::figures;
 use super::now::{accuracy, count};
 use crate::config::CoordinatorParams;
-use crate::coordinator::ledger::{Ledger, RoundSummary, WaitingClient};
+use crate::coordinator::ledger::{Ledger, RefusedCall, RoundSummary, WaitingClient};
 use crate::coordinator::shared::Live;
 use crate::hex::hex;
 use agewise_report::{Column, Page, Table};
@@ -15,6 +15,7 @@ pub(super) const MOST_ROUNDS: u32 = 500;
 pub(super) const MOST_AGE_ROUNDS: u32 = 120;
 /// The most rows of each table.
 const WAITING_ROWS: u32 = 10;
+const REFUSED_ROWS: u32 = 10;
 const ROUND_ROWS: usize = 12;
 
 /// The past of a run, as far as it is shown.
@@ -22,7 +23,7 @@ const ROUND_ROWS: usize = 12;
 pub(super) struct Seen {
     /// The run's id.
     pub(super) run: String,
-    /// As the run began.
+    /// The settings of the last start.
     pub(super) params: Option<CoordinatorParams>,
     /// The last rounds that are over, oldest first.
     pub(super) rounds: Vec<RoundSummary>,
@@ -31,23 +32,26 @@ pub(super) struct Seen {
     /// (age, how often it was credited), in the last rounds.
     pub(super) credited: Vec<(u64, u64)>,
     pub(super) waiting: Vec<WaitingClient>,
+    /// What was refused most often.
+    pub(super) refused: Vec<RefusedCall>,
 }
 
 impl Seen {
     pub(super) fn read(path: &Path) -> rusqlite::Result<Self> {
         Ledger::open_to_read(path)?.at_one_moment(|ledger| {
             let id = ledger.fact("id")?.unwrap_or_default();
-            let config = ledger.fact("config")?.unwrap_or_default();
+            let config = ledger.settings()?.pop().map(|(_, config)| config).unwrap_or_default();
             let mut rounds = ledger.history(MOST_ROUNDS)?;
             rounds.reverse();
             Ok(Self {
                 run: hex(&id),
                 // Another version may have written it; then the page says less.
-                params: toml::from_str(&String::from_utf8_lossy(&config)).ok(),
+                params: toml::from_str(&config).ok(),
                 rounds,
                 ages: ledger.age_counts(MOST_AGE_ROUNDS)?,
                 credited: ledger.credited_ages(MOST_ROUNDS)?,
                 waiting: ledger.waiting_longest(WAITING_ROWS)?,
+                refused: ledger.refused_most(REFUSED_ROWS)?,
             })
         })
     }
@@ -84,6 +88,9 @@ pub(super) fn draw(seen: &Seen, live: Option<&Live>) -> String {
     if !seen.waiting.is_empty() {
         page = page.table(waiting_table(seen));
     }
+    if !seen.refused.is_empty() {
+        page = page.table(refused_table(seen));
+    }
     if !seen.rounds.is_empty() {
         page = page.table(round_table(seen));
     }
@@ -103,6 +110,22 @@ fn waiting_table(seen: &Seen) -> Table {
             count(*missing),
             count(*refused),
         ])
+    })
+}
+
+fn refused_table(seen: &Seen) -> Table {
+    let columns = [
+        Column::text("client"),
+        Column::text("reason"),
+        Column::number("times"),
+        Column::number("last in round"),
+        Column::text("what was said"),
+    ];
+    let table = Table::new(columns).caption("Refused most often");
+    seen.refused.iter().fold(table, |table, refused| {
+        let RefusedCall { name, reason, count: times, round, detail } = refused;
+        let name = name.clone().unwrap_or_else(|| "nobody we know".to_string());
+        table.row([name, reason.clone(), count(*times), count(*round), detail.clone()])
     })
 }
 

@@ -33,7 +33,7 @@ impl Scratch {
         let mut ledger = Ledger::open(&folder.join("ledger.sqlite")).unwrap();
         ledger.set_fact("id", &[0xab; 16]).unwrap();
         let config = toml::to_string(&CoordinatorParams::default()).unwrap();
-        ledger.set_fact("config", config.as_bytes()).unwrap();
+        ledger.note_settings(0, &config).unwrap();
         ledger.commit().unwrap();
         Self { folder, ledger }
     }
@@ -131,7 +131,7 @@ fn a_run_without_rounds_says_so_instead_of_empty_axes() {
 }
 
 #[test]
-fn rounds_give_seven_figures_and_two_tables() {
+fn rounds_give_seven_figures_and_three_tables() {
     let mut scratch = Scratch::new("rounds");
     scratch.enrol(&["one", "two"]);
     scratch.round(0, true, false);
@@ -140,7 +140,7 @@ fn rounds_give_seven_figures_and_two_tables() {
     scratch.ledger.late(0, 1).unwrap();
     let html = scratch.drawn();
     assert_eq!(html.matches("<figure>").count(), 7);
-    assert_eq!(html.matches("<table>").count(), 2);
+    assert_eq!(html.matches("<table>").count(), 3);
     for text in [
         "Test accuracy",
         "Test loss",
@@ -156,6 +156,8 @@ fn rounds_give_seven_figures_and_two_tables() {
         "all 3 rounds so far",
         "81.25%",
         "Clients that wait longest",
+        "Refused most often",
+        "too far",
     ] {
         assert!(html.contains(text), "{text}");
     }
