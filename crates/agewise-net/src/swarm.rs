@@ -124,12 +124,17 @@ pub async fn run(
             }
         });
     }
+    // One that gives up, because it was revoked for example, does not end the others.
+    let (mut first_trouble, mut finished) = (None, false);
     loop {
         tokio::select! {
             ended = clients.join_next() => match ended {
-                None => return Ok(()),
-                Some(Ok(Err(why))) => return Err(why),
-                Some(_) => {}
+                None if finished => return Ok(()),
+                None => return first_trouble.map_or(Ok(()), Err),
+                Some(Ok(Err(why))) => {
+                    first_trouble.get_or_insert(why);
+                }
+                Some(_) => finished = true,
             },
             () = &mut shutdown => {
                 stop.send(true).ok();

@@ -26,6 +26,9 @@ const CHALLENGE_BYTES: usize = 8 + 32;
 /// Refusals on one connection before it is closed; an honest client with a wrong setting sees why before that.
 const MOST_REFUSALS: u32 = 8;
 
+/// Challenges that one connection may ask for.
+const MOST_CHALLENGES: u32 = 32;
+
 /// A client at the gate.
 #[derive(Debug)]
 struct Known {
@@ -125,7 +128,7 @@ impl Gate {
                     }
                 }
                 place => {
-                    let new = self.stranger(row.key, row.key_since, row.revoked);
+                    let new = Self::stranger(row.key, row.key_since, row.revoked);
                     match place {
                         Some(place) => *place = new,
                         None => book.clients.push(new),
@@ -141,28 +144,24 @@ impl Gate {
         shut_out
     }
 
-    fn stranger(&self, key: PublicKey, key_since: u64, revoked: bool) -> Known {
-        let allowance = Allowance { left: self.most_calls(), at: Instant::now() };
+    fn stranger(key: PublicKey, key_since: u64, revoked: bool) -> Known {
+        // Full at the beginning: it is cut to what it can hold.
+        let allowance = Allowance { left: f64::MAX, at: Instant::now() };
         Known { key, key_since, revoked, session: None, allowance }
-    }
-
-    /// Calls that a client may make in a burst: those of five seconds.
-    fn most_calls(&self) -> f64 {
-        5.0 * self.calls_per_second
     }
 
     /// Adds a client that the driver has just admitted.
     pub(crate) fn register(&self, name: &str, key: PublicKey, client: u32, since: u64) {
         let mut book = self.book();
         book.clients.truncate(client as usize);
-        let known = self.stranger(key, since, false);
+        let known = Self::stranger(key, since, false);
         book.clients.push(known);
         book.numbers.insert(name.to_string(), client);
     }
 
     /// Gives a client another key. Its session ends.
     pub(crate) fn renew(&self, client: u32, key: PublicKey, since: u64) {
-        let new = self.stranger(key, since, false);
+        let new = Self::stranger(key, since, false);
         if let Some(known) = self.book().clients.get_mut(client as usize) {
             *known = new;
         }
@@ -173,6 +172,11 @@ impl Gate {
         if let Some(token) = self.book().tokens.get_mut(token) {
             token.client = Some(client);
         }
+    }
+
+    /// The number of a client.
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        self.book().numbers.get(name).copied()
     }
 
     pub(crate) fn is_revoked(&self, client: u32) -> bool {
@@ -191,8 +195,17 @@ impl Gate {
         self.book().drawing = seed.map(|seed| (round, seed));
     }
 
-    /// A challenge that was never given before.
-    pub(crate) fn challenge(&self) -> Vec<u8> {
+    /// A challenge that was never given before. One connection needs one, and gets a few.
+    pub(crate) fn challenge(&self, guest: Option<&Arc<Guest>>) -> Result<Vec<u8>, Refusal> {
+        if guest.is_some_and(|guest| guest.challenge() > MOST_CHALLENGES) {
+            let refusal = Refusal::new(Reason::Rate, "too many challenges on one connection");
+            self.note(None, &refusal, guest);
+            return Err(refusal);
+        }
+        Ok(self.next_challenge())
+    }
+
+    fn next_challenge(&self) -> Vec<u8> {
         let number = self.challenges.fetch_add(1, Ordering::Relaxed).to_le_bytes();
         let mut challenge = number.to_vec();
         challenge.extend_from_slice(&self.mark_of(number));
@@ -256,8 +269,7 @@ impl Gate {
     ) -> Result<PublicKey, Refusal> {
         let checked = self.look_at_enrolment(request);
         if let Err(refusal) = &checked {
-            let named = self.book().numbers.get(&request.name).copied();
-            self.note(named, refusal, guest);
+            self.note(self.number(&request.name), refusal, guest);
         }
         checked
     }
@@ -270,8 +282,19 @@ impl Gate {
         let key = seal::verify_enrolment(request);
         let detail = "the signature does not show that the key is there";
         let key = key.ok_or_else(|| Refusal::new(Reason::Seal, detail))?;
-        self.may_enrol(request)?;
+        if let Admission::Known(client) = self.may_enrol(request)? {
+            let mut book = self.book();
+            let known = book.clients.get_mut(client as usize);
+            if known.is_some_and(|known| !self.allow(&mut known.allowance)) {
+                return Err(Refusal::new(Reason::Rate, "too many calls, slow down"));
+            }
+        }
         Ok(key)
+    }
+
+    /// Takes one call from what a client may make: so many per second, and in a burst those of five seconds.
+    fn allow(&self, allowance: &mut Allowance) -> bool {
+        allowance.take(self.calls_per_second, 5.0 * self.calls_per_second)
     }
 
     /// Begins the session of a client that has enrolled; an older one ends.
@@ -353,7 +376,7 @@ impl Gate {
             return refuse(Reason::Replay, "a call with this counter was made before");
         }
         session.counter = counter;
-        if !known.allowance.take(self.calls_per_second, self.most_calls()) {
+        if !self.allow(&mut known.allowance) {
             return refuse(Reason::Rate, "too many calls, slow down");
         }
         Ok(())
@@ -406,7 +429,7 @@ impl Gate {
     }
 
     /// Counts a refusal, and closes a connection on which nothing else happens.
-    fn note(&self, client: Option<u32>, refusal: &Refusal, guest: Option<&Arc<Guest>>) {
+    pub(crate) fn note(&self, client: Option<u32>, refusal: &Refusal, guest: Option<&Arc<Guest>>) {
         let mut book = self.book();
         let client = client.filter(|&client| (client as usize) < book.clients.len());
         let key = (client.map_or(-1, i64::from), refusal.reason.name());

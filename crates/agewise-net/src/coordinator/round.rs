@@ -30,12 +30,14 @@ pub(crate) struct Member {
     pub(crate) report: Option<ReportRow>,
     /// Why its update is left out, although it is credited: damaged since, or the client was revoked.
     pub(crate) left_out: Option<&'static str>,
+    /// How often it has fetched the model.
+    pub(crate) fetches: u32,
 }
 
 impl Member {
     /// A client that is wanted and has not come yet.
     pub(crate) fn called(age: u64, draws: u32) -> Self {
-        Self { age, draws, joined: false, report: None, left_out: None }
+        Self { age, draws, joined: false, report: None, left_out: None, fetches: 0 }
     }
 }
 

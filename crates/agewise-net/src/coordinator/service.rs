@@ -140,6 +140,7 @@ fn refused(error: &Error) -> Status {
         "run" | "client" => Status::failed_precondition(error.to_string()),
         "round" => Status::aborted(error.to_string()),
         "stream" => Status::already_exists(error.to_string()),
+        "fetches" => Status::resource_exhausted(error.to_string()),
         "revoked" => Status::permission_denied(error.to_string()),
         _ => Status::invalid_argument(error.to_string()),
     }
@@ -149,9 +150,11 @@ fn refused(error: &Error) -> Status {
 impl Coordinator for Service {
     async fn challenge(
         &self,
-        _: Request<ChallengeRequest>,
+        request: Request<ChallengeRequest>,
     ) -> Result<Response<ChallengeReply>, Status> {
-        Ok(Response::new(ChallengeReply { challenge: self.gate.challenge() }))
+        let challenge = self.gate.challenge(guest(&request).as_ref());
+        let challenge = challenge.map_err(|refusal| denied(&refusal))?;
+        Ok(Response::new(ChallengeReply { challenge }))
     }
 
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {

@@ -133,6 +133,11 @@ pub enum Event {
         /// What failed.
         why: String,
     },
+    /// It makes no sense to go on.
+    GaveUp {
+        /// Why.
+        why: String,
+    },
     /// The run is over.
     Finished,
 }
@@ -224,7 +229,10 @@ impl Participant {
                     session.tell(Event::Finished);
                     return Ok(());
                 }
-                Ended::GaveUp(why) => return Err(why),
+                Ended::GaveUp(why) => {
+                    session.tell(Event::GaveUp { why: why.to_string() });
+                    return Err(why);
+                }
                 Ended::Disconnected { why, was_connected } => {
                     // A coordinator that answers and cannot store anything is to be left alone, too: only a connection that lasted
                     // longer than the pause before it was a good one.

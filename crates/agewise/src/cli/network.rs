@@ -251,6 +251,7 @@ pub(crate) fn show(client: &str, event: &Event, json: bool) {
             tracing::warn!(client, round, why, "not accepted");
         }
         Event::Disconnected { why } => tracing::warn!(client, why, "disconnected, trying again"),
+        Event::GaveUp { why } => tracing::error!(client, why, "gave up"),
         Event::Finished => tracing::info!(client, "the run is over"),
     }
 }
@@ -274,6 +275,7 @@ fn as_json(client: &str, event: &Event) -> serde_json::Value {
         Event::Disconnected { why } => {
             json!({"client": client, "event": "disconnected", "why": why})
         }
+        Event::GaveUp { why } => json!({"client": client, "event": "gave-up", "why": why}),
         Event::Finished => json!({"client": client, "event": "finished"}),
     }
 }

@@ -83,8 +83,9 @@ impl Hall {
         let presence = Mutex::new(Presence { standing: Standing::Stranger, waker: None });
         let reports = Arc::new(Semaphore::new(1));
         let hall = self.clone();
-        let refused = AtomicU32::new(0);
-        let guest = Guest { peer: Some(peer), arrival, presence, reports, refused, hall };
+        let (refused, challenges) = (AtomicU32::new(0), AtomicU32::new(0));
+        let peer = Some(peer);
+        let guest = Guest { peer, arrival, presence, reports, refused, challenges, hall };
         let guest = Arc::new(guest);
         strangers.waiting.insert(arrival, guest.clone());
         self.counters.let_in();
@@ -128,6 +129,7 @@ pub(crate) struct Guest {
     /// One place: reports are large.
     reports: Arc<Semaphore>,
     refused: AtomicU32,
+    challenges: AtomicU32,
     hall: Arc<Hall>,
 }
 
@@ -171,6 +173,11 @@ impl Guest {
     /// Something that it asked for was refused; says how often that has happened.
     pub(crate) fn refuse(&self) -> u32 {
         self.refused.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// It asks for a challenge; says how often it has.
+    pub(crate) fn challenge(&self) -> u32 {
+        self.challenges.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(super) fn place_for_report(&self) -> Arc<Semaphore> {

@@ -77,7 +77,10 @@ impl Driver {
             return Ok(Err(Denied::Input(error)));
         }
         let client = match self.parts.gate.may_enrol(request) {
-            Err(refusal) => return Ok(Err(Denied::Refused(refusal))),
+            Err(refusal) => {
+                self.parts.gate.note(self.parts.gate.number(name), &refusal, None);
+                return Ok(Err(Denied::Refused(refusal)));
+            }
             Ok(Admission::Known(client)) => {
                 if self.population.samples(client) != samples {
                     self.population.set_samples(client, samples);

@@ -21,6 +21,8 @@ use tokio::sync::{oneshot, watch};
 
 /// The most samples that a client may claim: what a float can count.
 pub(super) const MOST_SAMPLES: u64 = 1 << 53;
+/// How often a client may fetch the model of a round: connections break now and then.
+const MOST_FETCHES: u32 = 16;
 /// Rounds in a status.
 const STATUS_ROUNDS: u32 = 20;
 
@@ -135,6 +137,8 @@ impl Driver {
         }
         // The gate has looked already; since then an operator may have written to the ledger.
         if self.parts.gate.is_revoked(client) {
+            let refusal = Refusal::new(Reason::Revoked, "this client was revoked");
+            self.parts.gate.note(Some(client), &refusal, None);
             return Err(Error::new("revoked", client, "a client that was not revoked"));
         }
         Ok(())
@@ -285,10 +289,17 @@ impl Driver {
         Ok(())
     }
 
-    fn fetch(&self, request: &FetchModelRequest) -> Result<Global, Error> {
+    fn fetch(&mut self, request: &FetchModelRequest) -> Result<Global, Error> {
         self.check_client(request.client, &request.run)?;
-        let joined = self.member(request.client).is_some_and(|member| member.joined);
-        if request.round == self.round_number() && joined {
+        let is_now = request.round == self.round_number();
+        let course = self.stage.course_mut().filter(|_| is_now);
+        let member = course.and_then(|course| course.members.get_mut(&request.client));
+        if let Some(member) = member.filter(|member| member.joined) {
+            member.fetches += 1;
+            if member.fetches > MOST_FETCHES {
+                let expected = format!("at most {MOST_FETCHES} times in a round");
+                return Err(Error::new("fetches", member.fetches, expected));
+            }
             return Ok(self.global.clone());
         }
         let expected = format!(

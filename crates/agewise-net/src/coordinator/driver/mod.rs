@@ -183,7 +183,6 @@ impl Driver {
     /// Answers these questions and does what is due; all of it, or nothing.
     fn work(&mut self, batch: Vec<Command>) -> Result<(), Trouble> {
         self.refresh()?;
-        self.note_refused()?;
         // What promises nothing must not be lost with a commit that fails.
         let (unconditional, questions): (Vec<Command>, Vec<Command>) = batch
             .into_iter()
@@ -192,6 +191,7 @@ impl Driver {
             self.answer(command, Instant::now())?;
         }
         while self.step(Instant::now())? {}
+        self.note_refused()?;
         self.parts.ledger.commit()?;
         for send in std::mem::take(&mut self.outbox) {
             send();

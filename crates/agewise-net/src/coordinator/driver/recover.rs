@@ -213,7 +213,8 @@ fn resume_round(
             let what = format!("round {round}: the stored update of client {client} is damaged");
             warnings.push(format!("{what}: it counts as reported, and is left out of the model"));
         }
-        members.insert(client, Member { age, draws, joined, report, left_out });
+        let fetches = 0;
+        members.insert(client, Member { age, draws, joined, report, left_out, fetches });
     }
     let rule = parts.config.rule_params(row.clients, row.interval).build()?;
     let is_joining = row.is_joining;
