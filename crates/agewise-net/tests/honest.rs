@@ -4,15 +4,18 @@
 mod common;
 
 use agewise_net::coordinator::audit::audit;
-use agewise_net::coordinator::{LEDGER, Roster};
+use agewise_net::coordinator::{Coordinator, LEDGER, Roster};
 use agewise_net::honesty::Identity;
 use agewise_net::honesty::token::{Role, Token};
+use agewise_net::native::NativeModel;
 use agewise_net::participant::{GaveUp, Participant, ParticipantParams};
 use agewise_net::swarm::{self, SwarmParams};
-use agewise_net::{AccessParams, CoordinatorParams, LotSource};
+use agewise_net::tls::Trust;
+use agewise_net::{AccessParams, CoordinatorParams, LotSource, revoke, status};
 use common::{Running, folder, learners, ledger, params};
 use std::path::Path;
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 fn proven(state: &Path, policy: &str, clients: u64, cohort: u64) -> CoordinatorParams {
     let mut params = params(state, policy, clients, cohort);
@@ -222,4 +225,156 @@ async fn another_secret_is_noticed() {
     let coordinator = Running::start(params, true).await;
     let error = coordinator.ended.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("secret"), "{error}");
+}
+
+/// Asks the page of a coordinator, and gives the status line.
+async fn get(address: std::net::SocketAddr, path: &str, authorization: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}\r\n"
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text.lines().next().unwrap_or_default().to_string()
+}
+
+/// Everybody can reach 0.0.0.0, so the page asks who looks; and operators revoke over the network, which observers may not.
+#[tokio::test(flavor = "multi_thread")]
+async fn observers_look_and_operators_revoke() {
+    let state = folder("honest-roles");
+    let params = proven(&state, "oldest-first", 2, 1);
+    let mut roster = Roster::open(&state).unwrap();
+    let [client, observer, operator] =
+        Role::ALL.map(|role| roster.invite(role, None, 1).unwrap().remove(0));
+    let config = params.check().unwrap();
+    let model = NativeModel::new(&config.params.model, common::digits(), 1).unwrap();
+    let web = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let page = ([127, 0, 0, 1], web.local_addr().unwrap().port()).into();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let coordinator = Coordinator::new(config, Box::new(model)).with_web(web);
+    let coordinator = Running::serve(listener, coordinator);
+    let url = coordinator.url.clone();
+
+    let bearer = |token: &Token| format!("Authorization: Bearer {}\r\n", token.reveal());
+    while !get(page, "/readyz", "").await.contains("200") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for path in ["/", "/live", "/metrics", "/api/state.json"] {
+        assert!(get(page, path, "").await.contains("401"), "{path}");
+        assert!(get(page, path, &bearer(&client)).await.contains("401"), "{path}");
+        assert!(get(page, path, &bearer(&observer)).await.contains("200"), "{path}");
+        assert!(get(page, path, &bearer(&operator)).await.contains("200"), "{path}");
+    }
+    assert!(get(page, "/healthz", "").await.contains("200"));
+    // As a browser does it: any name, and the token as the password.
+    let password = base64::Engine::encode(
+        &base64::prelude::BASE64_STANDARD,
+        format!("me:{}", observer.reveal()),
+    );
+    let basic = format!("Authorization: Basic {password}\r\n");
+    assert!(get(page, "/", &basic).await.contains("200"));
+
+    let trust = Trust::default();
+    assert!(status(&url, &trust, None).await.is_err());
+    assert!(status(&url, &trust, Some(&client)).await.is_err());
+    assert_eq!(status(&url, &trust, Some(&observer)).await.unwrap().enrolled, 0);
+    let refused = revoke(&url, &trust, Some(&observer), &client.id()).await.unwrap_err();
+    assert!(refused.to_string().contains("role"), "{refused}");
+    let who = "nobody";
+    assert!(
+        revoke(&url, &trust, Some(&operator), who).await.unwrap_err().to_string().contains(who)
+    );
+    assert!(revoke(&url, &trust, Some(&operator), &client.id()).await.unwrap().contains("client"));
+    let told = gives_up(&url, "late", Identity::from_secret([1; 32]), Some(client)).await;
+    assert!(told.contains("revoked"), "{told}");
+    // Who is revoked looks no longer.
+    assert!(revoke(&url, &trust, Some(&operator), &observer.id()).await.is_ok());
+    assert!(status(&url, &trust, Some(&observer)).await.is_err());
+    assert!(get(page, "/", &basic).await.contains("401"));
+    drop(coordinator.stop);
+    coordinator.ended.await.unwrap().unwrap();
+}
+
+/// A client plays some rounds; then its key is lost. With a token for its name it gets another one, its number and its age.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lost_its_key_gets_another_with_a_token_for_its_name() {
+    let state = folder("honest-lost-key");
+    let mut params = proven(&state, "markov-optimal", 3, 1);
+    params.round.rounds = 6;
+    params.round.join_seconds = 0.3;
+    play(params.clone()).await;
+    params.round.rounds = 12;
+    let mut roster = Roster::open(&state).unwrap();
+    let renewed = roster.invite(Role::Client, Some("swarm-00001"), 1).unwrap();
+    let others = roster.invite(Role::Client, None, 1).unwrap();
+    let before: Vec<i64> = waiting(&state);
+    let coordinator = Running::start(params, true).await;
+    // A token that is for anybody is not enough.
+    let other = others.into_iter().next();
+    let told =
+        gives_up(&coordinator.url, "swarm-00001", Identity::from_secret([9; 32]), other).await;
+    assert!(told.contains("another key"), "{told}");
+    assert_eq!(waiting(&state), before);
+    let client = ParticipantParams {
+        name: Some("swarm-00001".to_string()),
+        identity: Some(Identity::from_secret([9; 32])),
+        token: renewed.into_iter().next(),
+        ..ParticipantParams::new(&coordinator.url)
+    };
+    let client = Participant::new(client, learners(3, 0).remove(1)).unwrap();
+    let client = tokio::spawn(client.run(std::future::pending()));
+    coordinator.until_the_end().await;
+    client.await.unwrap().unwrap();
+    let ledger = ledger(&state);
+    let number = |query: &str| ledger.query_row(query, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(number("SELECT COUNT(*) FROM clients"), 3);
+    assert_eq!(number("SELECT COUNT(*) FROM keys"), 4);
+    let later =
+        "SELECT COUNT(*) FROM joins WHERE client = 1 AND round >= 6 AND outcome = 'reported'";
+    assert!(number(later) > 0);
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
+
+fn waiting(state: &Path) -> Vec<i64> {
+    let ledger = ledger(state);
+    let mut query = ledger.prepare("SELECT waiting_since FROM clients ORDER BY client").unwrap();
+    let rows = query.query_map([], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+/// A coordinator that pretends to go on with a run, with other seeds: the client remembers what it was told, and leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_leaves_a_coordinator_that_changes_its_commitment() {
+    let home = folder("honest-cheated-client");
+    let mut ended = Vec::new();
+    for name in ["honest-cheated-1", "honest-cheated-2"] {
+        let state = folder(name);
+        let mut params = proven(&state, "markov-optimal", 1, 1);
+        params.round.rounds = 2;
+        params.round.join_seconds = 0.2;
+        let token = tokens(&state, 1).into_iter().next();
+        let config = params.check().unwrap();
+        let model = NativeModel::new(&config.params.model, common::digits(), 1).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let coordinator = Coordinator::new(config, Box::new(model)).with_run([5; 16]);
+        let coordinator = Running::serve(listener, coordinator);
+        let client = ParticipantParams {
+            name: Some("faithful".to_string()),
+            state: Some(home.clone()),
+            token,
+            ..ParticipantParams::new(&coordinator.url)
+        };
+        let client = Participant::new(client, learners(1, 0).remove(0)).unwrap();
+        let running = client.run(std::future::pending());
+        ended.push(tokio::time::timeout(Duration::from_secs(60), running).await.unwrap());
+        drop(coordinator.stop);
+        coordinator.ended.await.unwrap().unwrap();
+    }
+    assert_eq!(ended[0], Ok(()));
+    assert!(
+        matches!(&ended[1], Err(GaveUp::Cheated(why)) if why.contains("other seeds")),
+        "{ended:?}"
+    );
 }
