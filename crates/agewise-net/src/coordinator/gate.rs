@@ -437,7 +437,7 @@ impl Gate {
         entry.0 += 1;
         entry.1.clone_from(&refusal.detail);
         drop(book);
-        let peer = guest.and_then(|guest| guest.peer());
+        let peer = guest.map(|guest| guest.peer());
         tracing::debug!(?peer, ?client, %refusal, "refused at the gate");
         if let Some(guest) = guest
             && guest.refuse() >= MOST_REFUSALS

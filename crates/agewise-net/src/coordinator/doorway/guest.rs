@@ -84,7 +84,6 @@ impl Hall {
         let reports = Arc::new(Semaphore::new(1));
         let hall = self.clone();
         let (refused, challenges) = (AtomicU32::new(0), AtomicU32::new(0));
-        let peer = Some(peer);
         let guest = Guest { peer, arrival, presence, reports, refused, challenges, hall };
         let guest = Arc::new(guest);
         strangers.waiting.insert(arrival, guest.clone());
@@ -123,7 +122,7 @@ struct Presence {
 /// A connection, as the service knows it.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    peer: Option<SocketAddr>,
+    peer: SocketAddr,
     arrival: u64,
     presence: Mutex<Presence>,
     /// One place: reports are large.
@@ -135,7 +134,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     /// Where it comes from.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+    pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
@@ -227,6 +226,11 @@ impl GuestStream {
         Self { tcp, guest: hall.enter(peer), patience: Some(Box::pin(sleep(patience))) }
     }
 
+    /// The connection, as the service knows it.
+    pub(crate) fn guest(&self) -> Arc<Guest> {
+        self.guest.clone()
+    }
+
     /// Fails when the connection has to end. Else the task is woken when it has to.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let mut standing = self.guest.standing(cx.waker());
@@ -269,7 +273,7 @@ impl Connected for GuestStream {
     type ConnectInfo = Arc<Guest>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
-        self.guest.clone()
+        self.guest()
     }
 }
 

@@ -74,6 +74,11 @@ impl Doorway {
         Self { listener, limits, hall: Arc::new(Hall::new(counters)), pause: None }
     }
 
+    /// Where it listens.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
     /// Lets a connection in, if there is room.
     fn admit(&self, tcp: TcpStream, peer: SocketAddr) -> Option<GuestStream> {
         if self.hall.counters().open() >= self.limits.connections as u64 {

@@ -3,6 +3,7 @@
 //! The page is whole when it arrives and needs nothing but this coordinator. A small script asks for `/live` every second and puts what
 //! has changed in its place; without scripts the page loads itself again. What happened is drawn once for all who look.
 
+mod door;
 mod figures;
 mod gallery;
 mod json;
@@ -16,7 +17,7 @@ use super::shared::Shared;
 use crate::honesty::token::Role;
 use agewise_report::Page;
 use axum::Router;
-use axum::extract::{RawQuery, Request, State};
+use axum::extract::{ConnectInfo, RawQuery, Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
@@ -24,6 +25,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use door::{Door, Visitor};
 use gallery::{Gallery, Unreadable};
 use std::future::Future;
 use std::sync::Arc;
@@ -70,14 +72,20 @@ pub(super) async fn serve(
         .route("/readyz", get(ready))
         .layer(middleware::from_fn_with_state(gate, guard))
         .with_state(Arc::new(Gallery::new(shared)));
-    let served = axum::serve(listener, router).with_graceful_shutdown(shutdown).await;
+    let service = router.into_make_service_with_connect_info::<Visitor>();
+    let served = axum::serve(Door::new(listener), service).with_graceful_shutdown(shutdown).await;
     if let Err(error) = served {
         tracing::error!(%error, "the page cannot be served any more");
     }
 }
 
 /// Lets nobody do more than look, and only those look who may.
-async fn guard(State(gate): State<Option<Arc<Gate>>>, request: Request, next: Next) -> Response {
+async fn guard(
+    State(gate): State<Option<Arc<Gate>>>,
+    ConnectInfo(visitor): ConnectInfo<Visitor>,
+    request: Request,
+    next: Next,
+) -> Response {
     let may_look = FOR_EVERYONE.contains(&request.uri().path())
         || gate.is_none_or(|gate| {
             let token = token(request.headers().get(header::AUTHORIZATION));
@@ -87,6 +95,7 @@ async fn guard(State(gate): State<Option<Arc<Gate>>>, request: Request, next: Ne
         let allow = [(header::ALLOW, "GET, HEAD")];
         (StatusCode::METHOD_NOT_ALLOWED, allow, "only GET and HEAD\n").into_response()
     } else if may_look {
+        visitor.welcome();
         next.run(request).await
     } else {
         let how = [(header::WWW_AUTHENTICATE, "Basic realm=\"agewise\"")];
