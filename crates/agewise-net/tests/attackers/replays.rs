@@ -1,0 +1,135 @@
+//! Those who repeat calls, and those who call under another's number.
+
+use crate::common::folder;
+use crate::game::{Scene, play};
+use crate::site::{Site, settings};
+use crate::villain::{Villain, connect, data_part, header_part};
+use agewise_net::honesty::seal::sign_enrolment;
+use agewise_net::proto::{EnrolRequest, FetchModelRequest, JoinRequest, WatchRequest};
+use std::time::Duration;
+use tonic::{Code, Status};
+
+fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, reason: &str) {
+    let status = answer.unwrap_err();
+    assert!(status.message().starts_with(reason), "{status}, expected {reason}");
+}
+
+/// Makes calls and repeats them byte for byte, on the same connection and on a new one.
+async fn parrot(scene: Scene) {
+    let mut rounds = 0;
+    loop {
+        let mut villain = scene.villain(0).await;
+        let seen = scene.joining(0).await;
+        let age = villain.age(seen.round);
+        let join = villain.join_request(seen.round, age, &[]);
+        let join = villain.seal(join);
+        let bytes = vec![0; 4 * villain.parameters()];
+        let fetch = villain.fetch_request(seen.round);
+        let header = villain.header(seen.round, seen.model, &bytes);
+        let header = villain.seal(header);
+        let report = || tokio_stream::iter(vec![header_part(header.clone()), data_part(&bytes)]);
+        // Once, as it should be; none of it is allowed, but all of it is heard.
+        villain.calls.join(join.clone()).await.unwrap();
+        assert_eq!(
+            villain.calls.fetch_model(fetch.clone()).await.unwrap_err().code(),
+            Code::Aborted
+        );
+        villain.calls.report(report()).await.unwrap();
+        for _ in 0..2 {
+            refused(villain.calls.join(join.clone()).await, "replay");
+            refused(villain.calls.fetch_model(fetch.clone()).await, "replay");
+            refused(villain.calls.report(report()).await, "replay");
+            villain.reconnect(&scene.url).await;
+        }
+        refused(villain.calls.enrol(villain.enrolment.clone()).await, "replay");
+        // The seal of one call on another one.
+        let fetch = FetchModelRequest { seal: join.seal.clone(), ..fetch };
+        refused(villain.calls.fetch_model(fetch).await, "seal");
+        let changed = JoinRequest { age: join.age + 1, ..join.clone() };
+        refused(villain.calls.join(changed).await, "seal");
+        // A newer session ends the older one, and a call of the older one is worth nothing in it.
+        let mut newer = scene.villain(0).await;
+        refused(villain.join(seen.round, age, &[]).await, "seal");
+        refused(newer.calls.join(join).await, "seal");
+        rounds += 1;
+        tokio::time::sleep(Duration::from_millis(if rounds < 3 { 1 } else { 100 })).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_was_said_can_be_said_again() {
+    let played = play("attackers-replays", |_| {}, parrot).await;
+    played.is_as_without().await;
+    assert!(played.refused(0, "replay") >= 21, "{:?}", played.refusals());
+    assert!(played.refusals().iter().any(|(_, reason, _)| reason == "seal"));
+}
+
+/// Calls under the numbers of honest clients, with a key of its own: the honest ones have nothing to do with it, and are not to be blamed.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_calls_under_the_number_of_another() {
+    let attack = |scene: Scene| async move {
+        loop {
+            let mut villain = scene.villain(2).await;
+            let seen = scene.joining(0).await;
+            for client in [3, 14, 4_000_000_000] {
+                let (run, round, seal) = (villain.run(), seen.round, None);
+                let watch = villain.seal(WatchRequest { client, run: run.clone(), seal: None });
+                let why = if client < 15 { "seal" } else { "session" };
+                refused(villain.calls.watch(watch).await, why);
+                let join = JoinRequest { client, run, round, age: 5, proof: Vec::new(), seal };
+                let join = villain.seal(join);
+                refused(villain.calls.join(join).await, why);
+                villain.reconnect(&scene.url).await;
+                let bytes = vec![0; 4 * villain.parameters()];
+                let mut header = villain.header(round, seen.model, &bytes);
+                header.client = client;
+                refused(villain.send(header, &bytes).await, why);
+                villain.reconnect(&scene.url).await;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let played = play("attackers-impersonator", |_| {}, attack).await;
+    played.has_the_same_model().await;
+    let seals = played.refusals().iter().filter(|(_, reason, _)| reason == "seal");
+    assert!(seals.map(|(_, _, count)| count).sum::<i64>() >= 10);
+    played.blames_nobody_else();
+}
+
+/// An enrolment that was heard on the way tells the coordinator nothing new, and changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_enrolment_has_no_effect() {
+    // Nobody listens, so no round begins.
+    let site = Site::open(settings(&folder("attackers-enrolments"), 5, 1), 10).await;
+    let first = Villain::enrol(&site.url, "a", None).await;
+    let mut calls = connect(&site.url).await;
+    let challenge = crate::villain::challenge(&mut calls).await.unwrap();
+    let more =
+        EnrolRequest { name: "a".to_string(), samples: 20, challenge, ..EnrolRequest::default() };
+    calls.enrol(sign_enrolment(more, &first.identity)).await.unwrap();
+    let samples = "SELECT samples FROM clients WHERE name = 'a'";
+    assert_eq!(site.count(samples), 20);
+    refused(calls.enrol(first.enrolment.clone()).await, "replay");
+    assert_eq!(site.count(samples), 20, "what a replayed enrolment says was believed");
+    site.close().await;
+}
+
+/// Who repeats the enrolment of another uses up nothing of what that one may do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_enrolment_costs_its_owner_nothing() {
+    let mut params = settings(&folder("attackers-allowance"), 5, 1);
+    // Hardly more than a burst of 20 calls, for as long as the test takes.
+    params.limits.calls_per_second = 4.0;
+    params.limits.call_seconds = 60.0;
+    let site = Site::open(params, 10).await;
+    let mut honest = Villain::enrol(&site.url, "a", None).await;
+    for _ in 0..20 {
+        let mut calls = connect(&site.url).await;
+        for _ in 0..6 {
+            calls.enrol(honest.enrolment.clone()).await.unwrap_err();
+        }
+    }
+    let reply = honest.join(0, 0, &[]).await;
+    assert!(reply.is_ok(), "an honest client pays for what others repeat: {reply:?}");
+    site.close().await;
+}
