@@ -38,6 +38,8 @@ pub(crate) enum Command {
     },
     /// How the run goes.
     Status { reply: oneshot::Sender<proto::StatusReply> },
+    /// Somebody has a token that is not known: perhaps the ledger has it by now. Every answer comes after a look at it.
+    LookAgain { reply: oneshot::Sender<()> },
     /// Somebody is to be shut out.
     Revoke { who: String, reply: oneshot::Sender<Result<proto::RevokeReply, Error>> },
     /// Finish or hand back the round, and stop.

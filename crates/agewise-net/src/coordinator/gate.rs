@@ -40,7 +40,7 @@ struct Known {
     allowance: Allowance,
 }
 
-/// The session of a client: it has one, the newest.
+/// The session of a client: it has one, the newest, on one connection.
 #[derive(Debug)]
 struct Session {
     number: u64,
@@ -60,6 +60,7 @@ struct Allowance {
 #[derive(Debug, Default)]
 struct Book {
     clients: Vec<Known>,
+    revoked: u32,
     numbers: HashMap<String, u32>,
     tokens: HashMap<String, TokenRow>,
     /// Refused since the driver last asked, by client (-1: nobody we know) and reason.
@@ -82,8 +83,8 @@ pub(crate) struct Gate {
 /// How somebody may enrol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Under this number, as before.
-    Known(u32),
+    /// Under this number, as before; a token for its name that it shows is spent all the same.
+    Known(u32, Option<String>),
     /// As a new client, spending this token if there is one.
     New(Option<String>),
     /// Under this number, with a new key, spending this token: the operator has made it for this client.
@@ -139,6 +140,7 @@ impl Gate {
                 }
             }
         }
+        book.revoked = clients.iter().filter(|row| row.revoked).count() as u32;
         book.numbers = clients.iter().map(|row| row.name.clone()).zip(0..).collect();
         book.tokens = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
         shut_out
@@ -163,7 +165,7 @@ impl Gate {
     pub(crate) fn renew(&self, client: u32, key: PublicKey, since: u64) {
         let new = Self::stranger(key, since, false);
         if let Some(known) = self.book().clients.get_mut(client as usize) {
-            *known = new;
+            end_session(std::mem::replace(known, new).session);
         }
     }
 
@@ -183,11 +185,9 @@ impl Gate {
         self.book().clients.get(client as usize).is_some_and(|known| known.revoked)
     }
 
-    /// How many clients are not shut out, of those with smaller numbers.
-    pub(crate) fn active(&self, below: u32) -> u32 {
-        let book = self.book();
-        let active = book.clients.iter().take(below as usize).filter(|known| !known.revoked);
-        active.count() as u32
+    /// How many clients are shut out. Asked all the time, so it is counted when it changes.
+    pub(crate) fn revoked(&self) -> u32 {
+        self.book().revoked
     }
 
     /// The round in which lots are drawn from now on.
@@ -241,7 +241,9 @@ impl Gate {
                 return refuse(Reason::Revoked, "this client was revoked");
             }
             if known.key.to_bytes() == request.key.as_slice() {
-                return Ok(Admission::Known(client));
+                let token = check_client_token(&book, request).ok();
+                let token = token.filter(|row| row.name.is_some()).map(|row| row.id.clone());
+                return Ok(Admission::Known(client, token));
             }
             return match check_client_token(&book, request) {
                 Ok(row) if row.name.is_some() => Ok(Admission::Renewed(client, row.id.clone())),
@@ -269,23 +271,40 @@ impl Gate {
     ) -> Result<PublicKey, Refusal> {
         let checked = self.look_at_enrolment(request);
         if let Err(refusal) = &checked {
-            self.note(self.number(&request.name), refusal, guest);
+            self.note(self.proven(request, refusal.reason), refusal, guest);
         }
         checked
     }
 
+    /// The client that asks to enrol again, if it has shown that it is this client.
+    pub(crate) fn proven(&self, request: &EnrolRequest, reason: Reason) -> Option<u32> {
+        let client = self.number(&request.name)?;
+        let key = self.book().clients.get(client as usize)?.key;
+        let is_signed = !matches!(reason, Reason::Session | Reason::Seal);
+        (is_signed && key.to_bytes() == request.key.as_slice()).then_some(client)
+    }
+
+    /// Whether somebody is refused whom the ledger may know better by now: it has a token that is not known here.
+    pub(crate) fn may_be_new(&self, request: &EnrolRequest) -> bool {
+        matches!(self.may_enrol(request), Err(refusal) if refusal.reason == Reason::Token)
+    }
+
     fn look_at_enrolment(&self, request: &EnrolRequest) -> Result<PublicKey, Refusal> {
-        if self.number_of(&request.challenge).is_none() {
+        let Some(number) = self.number_of(&request.challenge) else {
             let detail = "this challenge is not from here, ask for another one";
             return Err(Refusal::new(Reason::Session, detail));
-        }
+        };
         let key = seal::verify_enrolment(request);
         let detail = "the signature does not show that the key is there";
         let key = key.ok_or_else(|| Refusal::new(Reason::Seal, detail))?;
-        if let Admission::Known(client) = self.may_enrol(request)? {
-            let mut book = self.book();
-            let known = book.clients.get_mut(client as usize);
-            if known.is_some_and(|known| !self.allow(&mut known.allowance)) {
+        if let Admission::Known(client, _) = self.may_enrol(request)?
+            && let Some(known) = self.book().clients.get_mut(client as usize)
+        {
+            // Before it costs its owner anything: whoever has heard an enrolment can say it again.
+            if known.session.as_ref().is_some_and(|session| session.number >= number) {
+                return Err(Refusal::new(Reason::Replay, "this challenge was used before"));
+            }
+            if !self.allow(&mut known.allowance) {
                 return Err(Refusal::new(Reason::Rate, "too many calls, slow down"));
             }
         }
@@ -319,7 +338,9 @@ impl Gate {
         if let Some(guest) = &guest {
             guest.welcome();
         }
-        known.session = Some(Session { number, challenge, counter: 0, guest });
+        let old = known.session.replace(Session { number, challenge, counter: 0, guest });
+        drop(book);
+        end_session(old);
         Ok(())
     }
 
@@ -329,19 +350,16 @@ impl Gate {
         message: &M,
         guest: Option<&Arc<Guest>>,
     ) -> Result<(), Refusal> {
-        let admitted = self.look_at(message);
-        match &admitted {
-            Ok(()) => {
-                if let Some(guest) = guest {
-                    guest.welcome();
-                }
-            }
-            Err(refusal) => self.note(Some(message.client()), refusal, guest),
+        let admitted = self.look_at(message, guest);
+        if let Err(refusal) = &admitted {
+            // Only who has shown that it is this client can be blamed in its name.
+            let is_proven = matches!(refusal.reason, Reason::Replay | Reason::Rate);
+            self.note(is_proven.then(|| message.client()), refusal, guest);
         }
         admitted
     }
 
-    fn look_at<M: Sealed>(&self, message: &M) -> Result<(), Refusal> {
+    fn look_at<M: Sealed>(&self, message: &M, guest: Option<&Arc<Guest>>) -> Result<(), Refusal> {
         let refuse = |reason, detail: &str| Err(Refusal::new(reason, detail));
         if message.run() != self.run {
             return refuse(Reason::Session, "this is another run: enrol again");
@@ -357,6 +375,12 @@ impl Gate {
             let Some(session) = &known.session else {
                 return refuse(Reason::Session, "no session: enrol again");
             };
+            if !is_same(session.guest.as_ref(), guest) {
+                return refuse(
+                    Reason::Session,
+                    "the session is on another connection: enrol again",
+                );
+            }
             (known.key, session.number, session.challenge.clone())
         };
         // The costly part is done without holding anybody up.
@@ -404,11 +428,10 @@ impl Gate {
         if !self.needs_tokens && role == Role::Observer {
             return Ok(());
         }
+        // The connection stays a stranger's: who looks asks once, and a token could open any number of them.
         let checked = self.look_at_bearer(token, role);
-        match (&checked, guest) {
-            (Ok(()), Some(guest)) => guest.welcome(),
-            (Err(refusal), _) => self.note(None, refusal, guest),
-            _ => {}
+        if let Err(refusal) = &checked {
+            self.note(None, refusal, guest);
         }
         checked
     }
@@ -452,6 +475,18 @@ impl Gate {
         let row = |((client, reason), (count, detail))| (client, reason, count, detail);
         refused.into_iter().map(row).collect()
     }
+}
+
+/// Closes the connection of a session that is over: a client has one connection.
+fn end_session(session: Option<Session>) {
+    if let Some(guest) = session.and_then(|session| session.guest) {
+        guest.show_out();
+    }
+}
+
+/// Whether a call came on the connection on which its session began. Calls that came through no door, in tests, are on all of them.
+fn is_same(session: Option<&Arc<Guest>>, call: Option<&Arc<Guest>>) -> bool {
+    session.zip(call).is_none_or(|(session, call)| Arc::ptr_eq(session, call))
 }
 
 /// The token of an enrolment, if it can be used for it.

@@ -205,6 +205,7 @@ pub(crate) struct UpdateFiles {
     paths: Vec<PathBuf>,
     open: Option<(usize, File)>,
     bytes: Vec<u8>,
+    failed: Option<Trouble>,
 }
 
 /// Parameters that are read at once: the target is all that memory is counted for.
@@ -212,7 +213,12 @@ const PIECE: usize = 1 << 14;
 
 impl UpdateFiles {
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
-        Self { paths, open: None, bytes: Vec::new() }
+        Self { paths, open: None, bytes: Vec::new(), failed: None }
+    }
+
+    /// Whether a file could not be read.
+    pub(crate) fn failed(self) -> Option<Trouble> {
+        self.failed
     }
 
     fn fill(&mut self, member: usize, first: usize, target: &mut [f32]) -> io::Result<()> {
@@ -235,21 +241,28 @@ impl UpdateFiles {
 
 impl StoredUpdates for UpdateFiles {
     fn read(&mut self, member: usize, first: usize, target: &mut [f32]) -> Checked<()> {
-        let done = self.fill(member, first, target);
-        done.map_err(|error| {
-            Error::new("update", self.paths[member].display(), format!("a readable file ({error})"))
+        self.fill(member, first, target).map_err(|error| {
+            let path = &self.paths[member];
+            let expected = format!("a readable file ({error})");
+            let what = Error::new("update", path.display(), expected);
+            self.failed = Some(Trouble::file(path)(error));
+            what
         })
     }
 }
 
-/// The SHA-256 of a stored update; `None` if it cannot be read.
-pub(crate) fn stored_checksum(path: &Path) -> Option<Vec<u8>> {
-    let mut file = File::open(path).ok()?;
+/// The SHA-256 of a stored update; `None` if it is not there. A disk that cannot be read says nothing about what is on it.
+pub(crate) fn stored_checksum(path: &Path) -> Result<Option<Vec<u8>>, Trouble> {
+    let trouble = |error| Trouble::file(path)(error);
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(trouble)?,
+    };
     let mut hash = Sha256::new();
     let mut bytes = vec![0; 1 << 16];
     loop {
-        match file.read(&mut bytes).ok()? {
-            0 => return Some(hash.finalize().to_vec()),
+        match file.read(&mut bytes).map_err(trouble)? {
+            0 => return Ok(Some(hash.finalize().to_vec())),
             count => hash.update(&bytes[..count]),
         }
     }

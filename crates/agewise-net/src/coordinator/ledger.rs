@@ -67,6 +67,7 @@ pub(crate) struct ClientRow {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RoundRow {
     pub(crate) round: u64,
+    pub(crate) settings: u32,
     pub(crate) is_joining: bool,
     pub(crate) interval: f64,
     pub(crate) clients: u32,
@@ -226,8 +227,8 @@ impl Ledger {
     pub(crate) fn begin_round(&mut self, row: &RoundRow, ages: &[(u64, u32)]) -> Result<()> {
         let db = self.write()?;
         db.prepare_cached(
-            "INSERT INTO rounds (round, state, interval, clients, model, began, available, forced, seed, present)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT INTO rounds (round, state, interval, clients, model, began, available, forced, seed, present, settings)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?
         .execute(params![
             row.round as i64,
@@ -239,7 +240,8 @@ impl Ledger {
             row.available,
             row.forced,
             row.seed,
-            row.present.as_deref().map(to_bits)
+            row.present.as_deref().map(to_bits),
+            row.settings
         ])?;
         let mut query = db.prepare_cached("INSERT INTO ages VALUES (?1, ?2, ?3)")?;
         for &(age, clients) in ages {
@@ -251,7 +253,7 @@ impl Ledger {
     /// The round that is under way, if any, with everyone in it.
     pub(crate) fn open_round(&self) -> Result<Option<(RoundRow, Vec<JoinRow>)>> {
         let mut query = self.db.prepare(
-            "SELECT round, state, interval, clients, model, began, available, forced, seed FROM rounds
+            "SELECT round, state, interval, clients, model, began, available, forced, seed, settings FROM rounds
              WHERE state IN ('joining', 'training') ORDER BY round DESC LIMIT 1",
         )?;
         let round = query.query_row([], |row| {
@@ -265,6 +267,7 @@ impl Ledger {
                 available: row.get(6)?,
                 forced: row.get(7)?,
                 seed: row.get(8)?,
+                settings: row.get(9)?,
                 present: None,
             })
         });
@@ -317,7 +320,7 @@ impl Ledger {
     pub(crate) fn join(&mut self, round: u64, client: u32, join: &NewJoin<'_>) -> Result<()> {
         let mut query = self.write()?.prepare_cached(
             "INSERT INTO joins (round, client, age, outcome, draws, proof) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT (round, client) DO UPDATE SET outcome = excluded.outcome",
+             ON CONFLICT (round, client) DO UPDATE SET outcome = excluded.outcome, draws = excluded.draws",
         )?;
         let &NewJoin { age, outcome, draws, proof } = join;
         query.execute(params![round as i64, client, age as i64, outcome.name(), draws, proof])?;

@@ -158,9 +158,10 @@ pub async fn run(
     }
     let report_window = config.report_window();
     let calls = limits.calls as usize;
+    let connections = within_files(limits.connections as usize, config.max_cohort)?;
     let limits = Limits {
-        connections: limits.connections as usize,
-        strangers: limits.strangers as usize,
+        connections,
+        strangers: (limits.strangers as usize).min(connections / 2).max(1),
         patience: Duration::from_secs_f64(limits.stranger_seconds),
     };
     let state = config.params.state.clone();
@@ -236,6 +237,30 @@ pub async fn run(
     }
 }
 
+/// As many connections as leave enough files for everything else: the ledger, the page, and an update of each client of a round.
+fn within_files(connections: usize, max_cohort: usize) -> Result<usize, Trouble> {
+    let Some(files) = open_files() else {
+        return Ok(connections);
+    };
+    let others = 64 + web::MOST_CONNECTIONS + max_cohort.min(files / 4);
+    let most = files.saturating_sub(others);
+    if most < 16 {
+        let expected = format!("a limit of open files above {}: see ulimit -n", others + 16);
+        return Err(agewise_core::Error::new("open files", files, expected).into());
+    }
+    if most < connections {
+        tracing::warn!(files, connections = most, "fewer connections, as there are too few files");
+    }
+    Ok(most.min(connections))
+}
+
+/// How many files this process may have open, where the system says so.
+fn open_files() -> Option<usize> {
+    let limits = fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
 fn network(error: impl std::fmt::Display) -> Trouble {
     Trouble::Network(format!("network: {error}"))
 }
@@ -279,7 +304,7 @@ fn prepare(
         let expected = "a folder without a run (--resume continues the one that is there)";
         return Err(agewise_core::Error::new("state", state.display(), expected).into());
     }
-    fs::create_dir_all(&state).map_err(Trouble::file(&state))?;
+    make_private(&state)?;
     let lock = lock(&state)?;
     let mut ledger = open_ledger(&path)?;
     let has_run = ledger.fact("id")?.is_some();
@@ -310,6 +335,7 @@ fn prepare(
         run,
         gate,
         secret,
+        settings: 0,
         is_gullible,
         shared,
         wall_clock,
@@ -371,6 +397,18 @@ pub(crate) fn anchor_fact(chain: u64) -> String {
 
 fn no_random(error: getrandom::Error) -> Trouble {
     Trouble::Broken(format!("no random numbers from the system: {error}"))
+}
+
+/// Makes a folder that is only its owner's; one that is there stays as it is.
+fn make_private(folder: &Path) -> Result<(), Trouble> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(folder).map_err(Trouble::file(folder))
 }
 
 /// Keeps a second coordinator away from the folder, as long as the result lives; a process that is killed lets go.

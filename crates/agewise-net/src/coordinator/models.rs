@@ -9,6 +9,7 @@ use agewise_report::write_atomically;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,6 +95,10 @@ impl ModelStore {
                 Ok((values, server)) => {
                     let global = Global::new(row.version, values);
                     return Ok(Newest { global, server, damaged });
+                }
+                // A disk that cannot be read now says nothing about what is on it.
+                Err(Trouble::File(path, error)) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Trouble::File(path, error));
                 }
                 Err(error) => damaged.push((row.version, error.to_string())),
             }
@@ -186,7 +191,7 @@ fn memory_name(file: &str) -> String {
 
 fn read_if_there(path: &Path) -> Result<Vec<u8>, Trouble> {
     match fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read.map_err(Trouble::file(path)),
     }
 }

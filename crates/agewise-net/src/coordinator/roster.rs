@@ -3,11 +3,10 @@
 
 use super::ledger::{Ledger, TokenRow};
 use super::trouble::Trouble;
-use super::{LEDGER, open_ledger};
+use super::{LEDGER, make_private, open_ledger};
 use crate::honesty::token::{Role, Token};
 use crate::name::check_name;
 use agewise_core::Error;
-use std::fs;
 use std::path::Path;
 
 /// The most tokens that are made at once.
@@ -50,7 +49,7 @@ pub struct RosterToken {
 impl Roster {
     /// The roster of the run in a state folder, which may be one that has not begun.
     pub fn open(state: &Path) -> Result<Self, Trouble> {
-        fs::create_dir_all(state).map_err(Trouble::file(state))?;
+        make_private(state)?;
         Ok(Self { ledger: open_ledger(&state.join(LEDGER))? })
     }
 

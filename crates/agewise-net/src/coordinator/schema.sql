@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS run (
 );
 
 CREATE TABLE IF NOT EXISTS settings (
-  since  INTEGER PRIMARY KEY,                  -- the round under way, or the next one, when the coordinator started with it
+  number INTEGER PRIMARY KEY,                  -- from 0; another start with other settings makes another one
   config TEXT NOT NULL                         -- TOML
 );
 
@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS clients (
   key           BLOB NOT NULL,                 -- its public key, 32 bytes
   samples       INTEGER NOT NULL,
   enrolled      INTEGER NOT NULL,              -- the round in which it came
+  settings      INTEGER NOT NULL,              -- under which it came
   first_waiting INTEGER NOT NULL,              -- what waiting_since was then
   waiting_since INTEGER NOT NULL,              -- negative for a first age
   revoked       INTEGER NOT NULL DEFAULT 0,    -- 1: shut out
@@ -54,6 +55,7 @@ CREATE TABLE IF NOT EXISTS tokens (
 CREATE TABLE IF NOT EXISTS rounds (
   round     INTEGER PRIMARY KEY,
   state     TEXT NOT NULL,                     -- joining, training, committed, abandoned
+  settings  INTEGER NOT NULL,                  -- under which it was announced
   interval  REAL NOT NULL,                     -- of the age laws, as announced
   clients   INTEGER NOT NULL,                  -- n, as announced: those with smaller numbers
   seed      BLOB,                              -- as announced, 32 bytes; NULL where lots are seeded

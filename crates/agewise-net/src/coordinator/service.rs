@@ -1,7 +1,7 @@
 //! The network's side of the coordinator: streams, chunks and deadlines. Everything that is decided is decided by the driver.
 
 use super::command::{Command, Denied, Entrance, Watching};
-use super::doorway::guest;
+use super::doorway::{Guest, guest};
 use super::gate::Gate;
 use super::intake::{Intake, LARGEST_CHUNK, NotTaken};
 use super::refusal::{Reason, Refusal};
@@ -24,8 +24,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
+/// How long the header of a report may take to come.
+const HEADER: Duration = Duration::from_secs(15);
 /// How the model is cut on its way to a client.
 const CHUNK: usize = 256 << 10;
 /// The largest message that is read: a chunk, and what is around it.
@@ -79,10 +82,18 @@ impl Service {
     }
 
     /// Whether the token in the metadata is good for a role.
-    fn check_bearer<M>(&self, request: &Request<M>, role: Role) -> Result<(), Status> {
-        let header = request.metadata().get("authorization");
+    async fn check_bearer(
+        &self,
+        metadata: &MetadataMap,
+        guest: Option<Arc<Guest>>,
+        role: Role,
+    ) -> Result<(), Status> {
+        if guest.as_ref().is_none_or(|guest| guest.may_ask()) {
+            self.ask(|reply| Command::LookAgain { reply }).await?;
+        }
+        let header = metadata.get("authorization");
         let token = header.and_then(|text| text.to_str().ok()?.strip_prefix("Bearer "));
-        let checked = self.gate.check_bearer(token, role, guest(request).as_ref());
+        let checked = self.gate.check_bearer(token, role, guest.as_ref());
         checked.map_err(|refusal| denied(&refusal))
     }
 
@@ -160,6 +171,9 @@ impl Coordinator for Service {
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {
         let guest = guest(&request);
         let request = request.into_inner();
+        if self.gate.may_be_new(&request) && guest.as_ref().is_none_or(|guest| guest.may_ask()) {
+            self.ask(|reply| Command::LookAgain { reply }).await?;
+        }
         let key = self.gate.check_enrolment(&request, guest.as_ref());
         let key = key.map_err(|refusal| denied(&refusal))?;
         let challenge = request.challenge.clone();
@@ -227,7 +241,8 @@ impl Coordinator for Service {
         let mut parts = request.into_inner();
         let too_slow = |_| Status::deadline_exceeded("the update took longer than a round");
         let coming = async {
-            let header = first_part(&mut parts).await?;
+            let header = tokio::time::timeout(HEADER, first_part(&mut parts)).await;
+            let header = header.map_err(too_slow)??;
             let admitted = self.gate.admit(&header, guest.as_ref());
             admitted.map_err(|refusal| denied(&refusal))?;
             let question = header.clone();
@@ -254,7 +269,7 @@ impl Coordinator for Service {
         &self,
         request: Request<StatusRequest>,
     ) -> Result<Response<StatusReply>, Status> {
-        self.check_bearer(&request, Role::Observer)?;
+        self.check_bearer(request.metadata(), guest(&request), Role::Observer).await?;
         self.ask(|reply| Command::Status { reply }).await.map(Response::new)
     }
 
@@ -262,7 +277,7 @@ impl Coordinator for Service {
         &self,
         request: Request<RevokeRequest>,
     ) -> Result<Response<RevokeReply>, Status> {
-        self.check_bearer(&request, Role::Operator)?;
+        self.check_bearer(request.metadata(), guest(&request), Role::Operator).await?;
         let who = request.into_inner().who;
         let answer = self.ask(|reply| Command::Revoke { who, reply }).await?;
         answer.map(Response::new).map_err(|error| refused(&error))

@@ -206,6 +206,11 @@ impl Session {
         let Some(task) = reply.task else {
             return Err(Status::internal("the coordinator has sent no task").into());
         };
+        if task.lots() != Lots::Proven && !is_here(self.endpoint.uri()) {
+            let why =
+                "it wants lots that everybody can compute, which only one on this machine may";
+            return Err(cheated(why));
+        }
         if self.task.as_ref() != Some(&task) {
             if task.parameters > LARGEST_MODEL {
                 let expected = format!("at most {LARGEST_MODEL} parameters");
@@ -514,19 +519,23 @@ pub(crate) fn endpoint(url: &str, trust: &crate::tls::Trust) -> Result<Endpoint,
 
 /// What an address may be: a host and a port, and without encryption only this machine.
 fn check_address(uri: &Uri) -> Result<(), &'static str> {
-    let host = uri.host().unwrap_or_default();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let has_more = !matches!(uri.path(), "" | "/") || uri.query().is_some();
     let port = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
     if has_more || authority.contains('@') || port.is_some_and(|_| uri.port_u16().is_none()) {
         return Err("nothing but https://HOST:PORT, with a port up to 65535");
     }
-    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    let is_here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
-    if uri.scheme_str() == Some("http") && !is_here {
+    if uri.scheme_str() == Some("http") && !is_here(uri) {
         return Err("https://: without encryption only this machine itself may be reached");
     }
     Ok(())
+}
+
+/// Whether an address is of this machine.
+fn is_here(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// A request that has to be answered soon.

@@ -47,8 +47,14 @@ async fn send(url: String, corpus: Corpus, seed: u64, left: Arc<AtomicUsize>) ->
         let other = &corpus[dice.below(corpus.len())].1;
         let body = mutate(&mut dice, message, other);
         let sent = answer(&mut channel, method, None, whole(body));
-        let code = tokio::time::timeout(Duration::from_secs(60), sent).await.expect("an answer");
-        let code = code.map_or("cut off".to_string(), |code| format!("{code:?}"));
+        let code = match tokio::time::timeout(Duration::from_secs(60), sent).await {
+            Ok(Some(code)) => format!("{code:?}"),
+            Ok(None) => "cut off".to_string(),
+            Err(_) => {
+                channel = self::channel(&url);
+                format!("no answer to {method}")
+            }
+        };
         *codes.entry(code).or_default() += 1;
     }
     codes

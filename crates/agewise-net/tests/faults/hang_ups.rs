@@ -139,16 +139,16 @@ async fn who_hangs_up_in_any_phase_is_missing_and_the_others_go_on() {
 async fn who_hangs_up_with_the_last_byte_is_credited_or_not_but_never_half() {
     let mut params = settings(&folder("faults-last-byte"), 2, 2);
     params.round.rounds = 8;
-    params.round.join_seconds = 1.0;
-    params.round.report_seconds = 2.0;
+    params.round.join_seconds = 5.0;
+    params.round.report_seconds = 6.0;
+    // Time for the one that has hung up to come back before the next round calls it.
+    params.round.pause_seconds = 1.0;
     let site = Site::open(params, PARAMETERS).await;
     let mut good = Raw::arrive(&site.url, "good").await;
-    // Listens all the time; what hangs up is a second connection.
-    let mut listening = Raw::arrive(&site.url, "hasty").await;
     for round in 0..8 {
+        let mut hasty = Raw::arrive(&site.url, "hasty").await;
         let version = good.round(round).await.model_version;
-        listening.round(round).await;
-        let mut hasty = Raw::enrol(&site.url, "hasty").await;
+        hasty.round(round).await;
         let since = hasty.waiting_since;
         hasty.join(round).await;
         good.join(round).await;

@@ -52,17 +52,23 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
 }
 
 fn as_text(audited: &Audit) -> String {
-    let Audit { run, policy, lots, rounds, clients, joins, proofs, called, .. } = audited;
+    let Audit { run, policy, lots, rounds, clients, joins, proofs, called, recalled, .. } = audited;
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "run        {run}");
     let _ = writeln!(text, "policy     {policy}, lots {lots}");
     let _ =
-        writeln!(text, "replayed   {rounds} rounds, {clients} clients, {joins} of them in rounds");
+        writeln!(text, "replayed   {rounds} rounds, {clients} clients, {joins} places in rounds");
     let _ = writeln!(
         text,
         "verified   {proofs} proofs of lots, {called} clients chosen or called by the coordinator"
     );
+    if *recalled > 0 {
+        let _ = writeln!(
+            text,
+            "recalled   {recalled} rounds in which nobody had come, and one was called"
+        );
+    }
     let refused: Vec<String> =
         audited.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     if !refused.is_empty() {
@@ -90,6 +96,7 @@ fn as_json(audited: &Audit) -> serde_json::Value {
         "joins": audited.joins,
         "proofs": audited.proofs,
         "called": audited.called,
+        "recalled": audited.recalled,
         "refused": refused,
         "findings": audited.findings.iter().map(finding).collect::<Vec<_>>(),
     })

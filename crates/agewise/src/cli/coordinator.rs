@@ -20,7 +20,7 @@ Examples:
   agewise coordinator init try
   agewise coordinator enroll --config try/coordinator.toml --count 20 > try/tokens
   agewise coordinator --config try/coordinator.toml
-  agewise swarm --clients 20 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --data digits
+  agewise swarm --clients 20 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --state try/clients --data digits
   agewise coordinator revoke swarm-00003 --config try/coordinator.toml
   agewise audit try/state";
 
@@ -117,7 +117,7 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
          Make 20 tokens:       agewise coordinator enroll --config {shown}/coordinator.toml --count 20 > {shown}/tokens\n\
          run the coordinator:  agewise coordinator --config {shown}/coordinator.toml\n\
          and 20 clients:       agewise swarm --clients 20 --coordinator https://{}:7070 \
-         --ca {shown}/tls/ca.pem --tokens {shown}/tokens --data digits\n\
+         --ca {shown}/tls/ca.pem --tokens {shown}/tokens --state {shown}/clients --data digits\n\
          and look at it:       http://127.0.0.1:7071\n",
         args.host.join(", "),
         args.host.first().map_or("localhost", String::as_str)

@@ -139,7 +139,8 @@ impl From<NoStatus> for Failure {
     fn from(why: NoStatus) -> Self {
         match why {
             NoStatus::Input(error) => error.into(),
-            NoStatus::Refused(_) | NoStatus::Unreachable(_) => Self::Trouble(why.to_string()),
+            NoStatus::Refused(_) => Self::BadInput(why.to_string()),
+            NoStatus::Unreachable(_) => Self::Trouble(why.to_string()),
         }
     }
 }

@@ -8,10 +8,11 @@
 
 mod replay;
 
+use super::driver::read_settings;
 use super::ledger::Ledger;
 use super::trouble::Trouble;
 use super::{LEDGER, open_ledger_to_read};
-use crate::config::{CoordinatorConfig, CoordinatorParams};
+use crate::config::CoordinatorConfig;
 use crate::hex::hex;
 use replay::Replay;
 use std::fmt;
@@ -36,6 +37,8 @@ pub struct Audit {
     pub proofs: u64,
     /// Clients that the coordinator chose or called, for which that was computed again.
     pub called: u64,
+    /// Rounds in which one was called because, as the coordinator says, nobody had come.
+    pub recalled: u64,
     /// What was refused during the run, by reason.
     pub refused: Vec<(String, u64)>,
     /// What does not follow from law, ages and seeds.
@@ -97,23 +100,18 @@ pub fn audit(state: &Path, mut progress: impl FnMut(u64, u64)) -> Result<Audit, 
             joins: counts.joins,
             proofs: counts.proofs,
             called: counts.called,
+            recalled: counts.recalled,
             refused: ledger.refusal_counts()?,
             findings,
         })
     })
 }
 
-/// The settings of the run, with the rounds from which they held.
-fn configs(ledger: &Ledger) -> Result<Vec<(u64, CoordinatorConfig)>, Trouble> {
-    let mut configs = Vec::new();
-    for (since, text) in ledger.settings()? {
-        let params: CoordinatorParams = toml::from_str(&text).map_err(|error| {
-            Trouble::Broken(format!("the settings from round {since} on cannot be read: {error}"))
-        })?;
-        configs.push((since, params.check()?));
-    }
-    if configs.is_empty() {
+/// The settings of the run, by number.
+fn configs(ledger: &Ledger) -> Result<Vec<CoordinatorConfig>, Trouble> {
+    let texts = ledger.settings()?;
+    if texts.is_empty() {
         return Err(Trouble::Broken("the ledger has no settings of this run".to_string()));
     }
-    Ok(configs)
+    texts.iter().map(|text| read_settings(text)).collect()
 }

@@ -10,7 +10,7 @@ use crate::hex::unhex;
 use crate::honesty::lots::Draw;
 use crate::honesty::seeds::{Commitment, LINKS, RoundSeed, SeedCheck, narrow};
 use crate::rule::{Rule, seeded_lot};
-use agewise_core::{Ages, Availability, Calibrator, Reports, Round, Seed};
+use agewise_core::{Ages, Availability, Calibrator, EmptyCohort, Reports, Round, Seed};
 use std::collections::BTreeMap;
 
 /// How much was looked at.
@@ -20,13 +20,15 @@ pub(super) struct Counts {
     pub(super) joins: u64,
     pub(super) proofs: u64,
     pub(super) called: u64,
+    /// Rounds in which one was called because nobody had come.
+    pub(super) recalled: u64,
 }
 
 /// A run up to some round.
 pub(super) struct Replay {
     run: Vec<u8>,
-    /// The settings, and the rounds from which they hold; in order, and at least one.
-    configs: Vec<(u64, CoordinatorConfig)>,
+    /// The settings, by number; at least one.
+    configs: Vec<CoordinatorConfig>,
     /// The first ages under each of them.
     first_ages: Vec<Vec<u64>>,
     /// Which of them was calibrated last, and how.
@@ -48,12 +50,11 @@ impl Replay {
     pub(super) fn new(
         ledger: &Ledger,
         run: &[u8],
-        configs: Vec<(u64, CoordinatorConfig)>,
+        configs: Vec<CoordinatorConfig>,
     ) -> Result<Self, Trouble> {
         let clients = ledger.past_clients()?;
         let counts = Counts { clients: clients.len() as u64, ..Counts::default() };
-        let first_ages =
-            configs.iter().map(|(_, config)| first_ages(config)).collect::<Result<_, _>>()?;
+        let first_ages = configs.iter().map(first_ages).collect::<agewise_core::Result<_>>()?;
         let mut replay = Self {
             run: run.to_vec(),
             configs,
@@ -81,41 +82,62 @@ impl Replay {
         self.findings.push(Finding { round, client, what: what.into() });
     }
 
-    /// Which settings held in a round.
-    fn config_index(&self, round: u64) -> usize {
-        self.configs.partition_point(|(since, _)| *since <= round).saturating_sub(1)
-    }
-
-    fn config(&self, round: u64) -> &CoordinatorConfig {
-        &self.configs[self.config_index(round)].1
+    /// The settings of a number, which the ledger has, or the last ones.
+    fn config(&self, settings: usize) -> &CoordinatorConfig {
+        &self.configs[settings.min(self.configs.len() - 1)]
     }
 
     /// Plays a round.
     pub(super) fn play(&mut self, ledger: &Ledger, number: u64) -> Result<(), Trouble> {
-        let round = ledger.past_round(number)?;
-        self.admit(&round);
-        if self.ages.clients() != round.clients {
-            // Findings say why; nothing of this round can be computed again.
-            let joins = ledger.past_joins(number)?;
-            return self.advance(&round, &joins);
+        let Some(round) = ledger.past_round(number)? else {
+            self.find(Some(number), None, "it is missing");
+            self.intervals.push(f64::NAN);
+            return self.advance(0, &[]);
+        };
+        if round.settings >= self.configs.len() {
+            self.find(Some(number), None, "its settings are missing");
         }
+        self.admit(&round);
         self.check_interval(&round)?;
         let seed = self.check_seed(ledger, &round)?;
         let joins = ledger.past_joins(number)?;
+        let credited = joins.iter().filter(|join| join.report.is_some()).count() as u64;
+        if round.is_over && round.reported != credited {
+            let what = format!("{} reports are counted, {credited} are there", round.reported);
+            self.find(Some(number), None, what);
+        }
+        if self.ages.clients() != round.clients {
+            // Findings say why; nothing of this round can be computed again.
+            return self.advance(credited, &joins);
+        }
         self.counts.joins += joins.len() as u64;
         for join in &joins {
             self.check_age(&round, join);
         }
-        let config = self.config(number).clone();
-        let rule = config.rule_params(round.clients, round.interval).build()?;
+        let config = self.config(round.settings).clone();
+        let rule = match config.rule_params(round.clients, round.interval).build() {
+            Ok(rule) => rule,
+            Err(error) => {
+                self.find(Some(number), None, format!("there is no such law: {error}"));
+                return self.advance(credited, &joins);
+            }
+        };
         let core_seed = seed.as_ref().map_or(config.seed(), narrow);
         let mut expected = BTreeMap::new();
-        if let Some(present) = &round.present {
-            expected.extend(self.chosen(&config, core_seed, present)?);
-        } else if !rule.is_local() {
-            self.find(Some(number), None, "it is not on record who was connected");
+        match &round.present {
+            Some(_) if rule.is_local() => {
+                self.find(Some(number), None, "the coordinator chose, where clients decide");
+            }
+            Some(present) => expected.extend(self.chosen(&config, core_seed, present)?),
+            None if rule.is_local() => {}
+            None => self.find(Some(number), None, "it is not on record who was connected"),
         }
-        if let Some(recalled) = &round.recalled {
+        let may_recall = config.params.round.empty_cohort == EmptyCohort::ForceOne;
+        if round.recalled.is_some() && !may_recall {
+            self.find(Some(number), None, "a client was called although nobody is to be");
+        }
+        if let Some(recalled) = round.recalled.as_ref().filter(|_| may_recall) {
+            self.counts.recalled += 1;
             let forced = self.forced(&config, core_seed, recalled)?;
             expected.extend(forced.map(|client| (client, 1)));
         }
@@ -123,7 +145,7 @@ impl Replay {
         for join in joins.iter().filter(|join| !expected.contains_key(&join.client)) {
             self.check_lot(ledger, &round, seed.as_ref(), &rule, join)?;
         }
-        self.advance(&round, &joins)
+        self.advance(credited, &joins)
     }
 
     /// Takes in who has enrolled before the round.
@@ -142,7 +164,8 @@ impl Replay {
         for client in self.ages.clients()..to {
             self.check_first_age(client);
             let since = self.clients[client as usize].first_waiting;
-            self.ages.admit(u64::try_from(number as i64 - since).unwrap_or(0));
+            let age = (number as i64).saturating_sub(since);
+            self.ages.admit(u64::try_from(age).unwrap_or(0));
         }
         let due = self.sizes.partition_point(|(_, since, _)| *since <= number);
         for (client, _, samples) in self.sizes.drain(..due) {
@@ -154,10 +177,10 @@ impl Replay {
 
     /// The age with which a client came: from the steady state at the beginning, later somewhere in an interval.
     fn check_first_age(&mut self, client: u32) {
-        let PastClient { enrolled, first_waiting, .. } = self.clients[client as usize];
-        let config = self.config(enrolled);
-        let age = enrolled as i64 - first_waiting;
-        let first = &self.first_ages[self.config_index(enrolled)];
+        let PastClient { enrolled, first_waiting, settings, .. } = self.clients[client as usize];
+        let config = self.config(settings);
+        let age = (enrolled as i64).saturating_sub(first_waiting);
+        let first = &self.first_ages[settings.min(self.first_ages.len() - 1)];
         let ratio = config.params.round.clients as f64 / config.params.round.cohort as f64;
         let right = match first.get(client as usize) {
             _ if first.is_empty() => age == 0,
@@ -177,10 +200,10 @@ impl Replay {
     }
 
     fn check_interval(&mut self, round: &PastRound) -> Result<(), Trouble> {
-        let params = &self.config(round.round).params.round;
+        let params = &self.config(round.settings).params.round;
         let (clients, cohort) = (params.clients, params.cohort);
         let expected = if params.calibrate {
-            let index = self.config_index(round.round);
+            let index = round.settings;
             let calibrator = match self.calibrator.take() {
                 Some((known, calibrator)) if known == index => calibrator,
                 _ => {
@@ -196,9 +219,11 @@ impl Replay {
         } else {
             let known = self.clients.iter().take(round.clients as usize);
             let gone = known.filter(|client| is_gone(client, round.round)).count() as u32;
-            f64::from(round.clients.max(clients as u32) - gone).max(1.0) / cohort as f64
+            let known = round.clients.max(clients as u32).saturating_sub(gone);
+            f64::from(known).max(1.0) / cohort as f64
         };
-        if (round.interval - expected).abs() > 1e-9 * expected {
+        let is_right = (round.interval - expected).abs() <= 1e-9 * expected;
+        if !is_right {
             let what = format!("the interval was {}, expected {expected}", round.interval);
             self.find(Some(round.round), None, what);
         }
@@ -213,7 +238,7 @@ impl Replay {
         round: &PastRound,
     ) -> Result<Option<RoundSeed>, Trouble> {
         let number = round.round;
-        if self.config(number).params.round.lots == LotSource::Seeded {
+        if self.config(round.settings).params.round.lots == LotSource::Seeded {
             return Ok(None);
         }
         let Some(seed) = round.seed else {
@@ -319,7 +344,7 @@ impl Replay {
                 ledger.key_in(client, number)?.and_then(|key| draw.verify(&key, proof))
             }
             (Some(_), None) => None,
-            (None, _) => Some(seeded_lot(self.config(number).seed(), number, client)),
+            (None, _) => Some(seeded_lot(self.config(round.settings).seed(), number, client)),
         };
         let Some(lot) = lot else {
             let what = if join.proof.is_some() {
@@ -338,7 +363,7 @@ impl Replay {
     }
 
     /// Credits who has reported, and goes on to the next round.
-    fn advance(&mut self, round: &PastRound, joins: &[PastJoin]) -> Result<(), Trouble> {
+    fn advance(&mut self, reported: u64, joins: &[PastJoin]) -> Result<(), Trouble> {
         let mut credited = Vec::new();
         for join in joins.iter().filter(|join| join.client < self.ages.clients()) {
             if let Some((loss, seconds)) = join.report {
@@ -346,9 +371,9 @@ impl Replay {
                 self.reports.record(&report(join.client, loss, seconds));
             }
         }
-        self.reported.push(round.reported);
+        self.reported.push(reported);
         if let Some((_, calibrator)) = &mut self.calibrator {
-            calibrator.observe(round.reported);
+            calibrator.observe(reported);
         }
         self.ages.advance(&credited)?;
         Ok(())

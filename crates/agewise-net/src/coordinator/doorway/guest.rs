@@ -174,6 +174,11 @@ impl Guest {
         self.refused.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Whether others may be asked on its behalf: not, once it was refused several times.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.refused.load(Ordering::Relaxed) < 4
+    }
+
     /// It asks for a challenge; says how often it has.
     pub(crate) fn challenge(&self) -> u32 {
         self.challenges.fetch_add(1, Ordering::Relaxed) + 1

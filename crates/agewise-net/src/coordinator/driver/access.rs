@@ -78,10 +78,15 @@ impl Driver {
         }
         let client = match self.parts.gate.may_enrol(request) {
             Err(refusal) => {
-                self.parts.gate.note(self.parts.gate.number(name), &refusal, None);
+                let client = self.parts.gate.proven(request, refusal.reason);
+                self.parts.gate.note(client, &refusal, None);
                 return Ok(Err(Denied::Refused(refusal)));
             }
-            Ok(Admission::Known(client)) => {
+            Ok(Admission::Known(client, token)) => {
+                if let Some(token) = token {
+                    self.parts.ledger.spend_token(&token, client)?;
+                    self.parts.gate.spend(&token, client);
+                }
                 if self.population.samples(client) != samples {
                     self.population.set_samples(client, samples);
                     self.parts.ledger.set_samples(client, self.next_round(), samples)?;
@@ -102,7 +107,7 @@ impl Driver {
                 let admitted = self.population.admit(name, key, samples, config, interval);
                 let (client, row) = admitted;
                 let round = self.round_number();
-                self.parts.ledger.enrol(client, round, &row)?;
+                self.parts.ledger.enrol(client, round, self.parts.settings, &row)?;
                 self.parts.gate.register(name, key, client, row.key_since);
                 if let Some(token) = &token {
                     self.parts.ledger.spend_token(token, client)?;

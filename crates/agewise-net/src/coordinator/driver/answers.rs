@@ -65,6 +65,7 @@ impl Driver {
                 let answer = self.status()?;
                 self.send(reply, answer);
             }
+            Command::LookAgain { reply } => self.send(reply, ()),
             Command::Revoke { who, reply } => {
                 let answer = self.revoke(&who)?;
                 self.send(reply, answer);
@@ -302,6 +303,8 @@ impl Driver {
             }
             return Ok(self.global.clone());
         }
+        let refusal = Refusal::new(Reason::Cohort, "wants the model of a round that it is not in");
+        self.parts.gate.note(Some(request.client), &refusal, None);
         let expected = format!(
             "a round under way ({}) that client {} has joined",
             self.round_number(),

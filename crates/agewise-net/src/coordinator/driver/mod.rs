@@ -10,6 +10,8 @@ mod answers;
 mod recover;
 mod rounds;
 
+pub(crate) use recover::read_settings;
+
 use super::command::Command;
 use super::gate::Gate;
 use super::intake::Spool;
@@ -104,6 +106,8 @@ pub(crate) struct Parts {
     pub(crate) gate: Arc<Gate>,
     /// What the seeds of proven lots follow from.
     pub(crate) secret: Option<[u8; 32]>,
+    /// The number of the settings in the ledger.
+    pub(crate) settings: u32,
     /// Whether clients are believed about lots and ages.
     pub(crate) is_gullible: bool,
     pub(crate) shared: Arc<Shared>,
@@ -126,6 +130,8 @@ pub(crate) struct Driver {
     announced_interval: f64,
     /// Changes when somebody else has written to the ledger.
     ledger_version: i64,
+    /// What is in memory may not be in the ledger: it has to be read again before anything is answered.
+    is_stale: bool,
     watchers: HashMap<u32, Watcher>,
     next_token: u64,
     /// Answers and announcements that wait for the commit.
@@ -182,12 +188,20 @@ impl Driver {
 
     /// Answers these questions and does what is due; all of it, or nothing.
     fn work(&mut self, batch: Vec<Command>) -> Result<(), Trouble> {
-        self.refresh()?;
         // What promises nothing must not be lost with a commit that fails.
         let (unconditional, questions): (Vec<Command>, Vec<Command>) = batch
             .into_iter()
             .partition(|command| matches!(command, Command::Unwatch { .. } | Command::Drain));
-        for command in unconditional.into_iter().chain(questions) {
+        for command in unconditional {
+            self.answer(command, Instant::now())?;
+        }
+        if self.is_stale {
+            self.reload()?;
+            self.is_stale = false;
+            self.news.everyone = true;
+        }
+        self.refresh()?;
+        for command in questions {
             self.answer(command, Instant::now())?;
         }
         while self.step(Instant::now())? {}
@@ -210,9 +224,13 @@ impl Driver {
         // Who wanted to listen, and got no answer, does not.
         self.watchers.retain(|_, watcher| !watcher.sender.is_closed());
         self.parts.ledger.roll_back();
+        self.is_stale = true;
         match self.reload() {
-            Ok(()) => self.news.everyone = true,
-            // Nothing has changed; it will be tried again.
+            Ok(()) => {
+                self.is_stale = false;
+                self.news.everyone = true;
+            }
+            // Nobody is answered before it was tried again.
             Err(again) => tracing::error!(%trouble, %again, "cannot read the ledger"),
         }
     }
@@ -236,7 +254,7 @@ impl Driver {
         match (&self.stage, self.draining) {
             (Stage::Finished { since }, _) => {
                 // Who was away for a moment shall hear it, too.
-                let all_know = self.told_end.len() >= self.population.len() as usize;
+                let all_know = self.told_end.len() >= self.known_clients() as usize;
                 let heard = (all_know && self.watchers.is_empty()) || now >= *since + FAREWELL;
                 heard && (self.draining.is_some() || !self.parts.config.params.serve_after_end)
             }
@@ -274,13 +292,17 @@ impl Driver {
         self.population.ages().round()
     }
 
+    /// Clients that may come.
+    fn known_clients(&self) -> u32 {
+        self.population.len().saturating_sub(self.parts.gate.revoked())
+    }
+
     /// The interval of the age laws.
     fn interval(&self) -> f64 {
         let config = &self.parts.config.params.round;
         // Who was revoked does not come any more.
-        let known = self.population.len();
-        let gone = known - self.parts.gate.active(known);
-        let believed = f64::from(known.max(config.clients as u32) - gone).max(1.0);
+        let known = self.population.len().max(config.clients as u32);
+        let believed = f64::from(known.saturating_sub(self.parts.gate.revoked())).max(1.0);
         let ratio = believed / config.cohort as f64;
         self.calibrator.as_ref().map_or(ratio, Calibrator::interval)
     }

@@ -1,6 +1,7 @@
 //! From the ledger to a driver: at the start, and after something went wrong.
 
 use super::{Driver, News, Parts, REUNION, Stage};
+use crate::config::{CoordinatorConfig, CoordinatorParams};
 use crate::coordinator::intake::stored_checksum;
 use crate::coordinator::ledger::{JoinRow, Outcome, RoundRow};
 use crate::coordinator::models::{Global, Newest};
@@ -28,6 +29,7 @@ struct Recovered {
 impl Driver {
     /// A driver for the run in the ledger, or for a new one.
     pub(crate) fn new(mut parts: Parts) -> Result<Self, Trouble> {
+        parts.settings = note_settings(&mut parts)?;
         let recovered = recover(&mut parts)?;
         let Recovered {
             population,
@@ -43,6 +45,7 @@ impl Driver {
             commitment: None,
             announced_interval,
             ledger_version: parts.ledger.version()?,
+            is_stale: false,
             parts,
             population,
             calibrator,
@@ -60,7 +63,6 @@ impl Driver {
             reunion: Some(Instant::now() + REUNION),
         };
         driver.commit_to_seeds();
-        driver.note_settings()?;
         driver.parts.ledger.commit()?;
         driver.publish();
         tracing::info!(run = driver.run_name(), round = driver.round_number(), "ready");
@@ -69,18 +71,6 @@ impl Driver {
             tracing::info!(known, "waiting up to {seconds} seconds for clients to come back");
         }
         Ok(driver)
-    }
-
-    /// Writes down the settings with which the run goes on, if they are others than before.
-    fn note_settings(&mut self) -> Result<(), Trouble> {
-        let config = toml::to_string(&self.parts.config.params).map_err(|error| {
-            Trouble::Broken(format!("config: expected settings that can be written ({error})"))
-        })?;
-        let known = self.parts.ledger.settings()?;
-        if known.last().is_none_or(|(_, last)| *last != config) {
-            self.parts.ledger.note_settings(self.round_number(), &config)?;
-        }
-        Ok(())
     }
 
     /// What clients are told about the seeds of the present round and those behind it.
@@ -120,8 +110,9 @@ fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
     let joins = open.as_ref().map_or(&[][..], |(_, joins)| joins);
     let clients = parts.ledger.clients()?;
     let population = Population::load(&parts.ledger, &clients, &parts.config, round, joins)?;
-    for client in parts.gate.load(&clients, parts.ledger.tokens()?) {
-        if clients[client as usize].revoked_from.is_none() {
+    parts.gate.load(&clients, parts.ledger.tokens()?);
+    for (client, row) in (0..).zip(&clients) {
+        if row.revoked && row.revoked_from.is_none() {
             parts.ledger.revoked_from(client, round + u64::from(open.is_some()))?;
         }
     }
@@ -151,6 +142,37 @@ fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
         tracing::warn!("{warning}");
     }
     Ok(Recovered { population, calibrator, global, server, stage, announced_interval, warnings })
+}
+
+/// Writes down the settings with which the run goes on, if they are others than before. Gives their number.
+fn note_settings(parts: &mut Parts) -> Result<u32, Trouble> {
+    let config = toml::to_string(&parts.config.params).map_err(|error| {
+        Trouble::Broken(format!("config: expected settings that can be written ({error})"))
+    })?;
+    let known = parts.ledger.settings()?;
+    if known.last() == Some(&config) {
+        return Ok(known.len() as u32 - 1);
+    }
+    parts.ledger.note_settings(known.len() as u32, &config)?;
+    Ok(known.len() as u32)
+}
+
+/// The settings under which a round was announced.
+fn announced_config(parts: &Parts, settings: u32) -> Result<CoordinatorConfig, Trouble> {
+    if settings == parts.settings {
+        return Ok(parts.config.clone());
+    }
+    let known = parts.ledger.settings()?;
+    let missing = || Trouble::Broken(format!("the ledger has no settings of number {settings}"));
+    read_settings(known.get(settings as usize).ok_or_else(missing)?)
+}
+
+/// Settings as they stand in the ledger.
+pub(crate) fn read_settings(text: &str) -> Result<CoordinatorConfig, Trouble> {
+    let params: CoordinatorParams = toml::from_str(text).map_err(|error| {
+        Trouble::Broken(format!("the settings in the ledger cannot be read: {error}"))
+    })?;
+    Ok(params.check()?)
 }
 
 /// The newest model that is whole; the first one if there is none yet.
@@ -200,10 +222,13 @@ fn resume_round(
         if is_revoked && report.is_none() {
             continue;
         }
-        let damaged = report.as_ref().is_some_and(|report| {
-            let path = parts.spool.place(round, client, &report.sha256);
-            stored_checksum(&path).as_ref() != Some(&report.sha256)
-        });
+        let damaged = match &report {
+            Some(report) => {
+                let path = parts.spool.place(round, client, &report.sha256);
+                stored_checksum(&path)?.as_ref() != Some(&report.sha256)
+            }
+            None => false,
+        };
         let left_out = match (is_revoked, damaged) {
             (true, _) => Some("revoked"),
             (false, true) => Some("damaged on disk"),
@@ -216,7 +241,9 @@ fn resume_round(
         let fetches = 0;
         members.insert(client, Member { age, draws, joined, report, left_out, fetches });
     }
-    let rule = parts.config.rule_params(row.clients, row.interval).build()?;
+    // As it was announced, also if this start has other settings.
+    let rule = announced_config(parts, row.settings)?.rule_params(row.clients, row.interval);
+    let rule = rule.build()?;
     let is_joining = row.is_joining;
     let course = Course::begin(row, rule, members, now, Windows::of(&parts.config));
     Ok(if is_joining {

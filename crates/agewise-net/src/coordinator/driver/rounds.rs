@@ -50,7 +50,7 @@ impl Driver {
 
     fn is_due(&self, until: Instant, now: Instant) -> bool {
         // Right after a start the clients are on their way back.
-        let reunited = self.watchers.len() as u32 >= self.population.len();
+        let reunited = self.watchers.len() as u32 >= self.known_clients();
         let patience = self.reunion.is_none_or(|until| now >= until);
         self.may_begin() && now >= until && (reunited || patience)
     }
@@ -82,6 +82,7 @@ impl Driver {
         self.parts.spool.begin(number)?;
         let row = RoundRow {
             round: number,
+            settings: self.parts.settings,
             is_joining: true,
             interval: self.interval(),
             clients: self.population.len(),
@@ -263,6 +264,10 @@ impl Driver {
         let usable = taken.iter().filter(|taken| taken.is_ok()).count();
         let awaited =
             |client: u32| round.members.get(&client).is_some_and(|member| member.report.is_some());
+        if let Some(error) = files.failed() {
+            // It is there, and whole when the run last began: this is the disk's fault, not the update's.
+            return Err(error);
+        }
         let unusable = taken.into_iter().filter_map(Result::err);
         let unusable: Vec<String> =
             unusable.filter(|why| awaited(why.client)).map(|why| why.to_string()).collect();
@@ -306,8 +311,10 @@ impl Driver {
         let mut announced = 0;
         let clients: Vec<u32> =
             if news.everyone { self.watchers.keys().copied().collect() } else { news.clients };
+        // The same for all, and found by looking at every client.
+        let interval = self.told_interval();
         for client in clients {
-            let announcement = self.announcement(client, now);
+            let announcement = self.announcement_with(interval, client, now);
             if let Some(watcher) = self.watchers.get(&client) {
                 // Nobody listens if the connection has just ended.
                 watcher.sender.send(announcement).ok();
@@ -322,6 +329,15 @@ impl Driver {
 
     /// What a client is told now.
     pub(super) fn announcement(&self, client: u32, now: Instant) -> Announcement {
+        self.announcement_with(self.told_interval(), client, now)
+    }
+
+    /// The interval that clients are told: that of the round under way, as it was announced.
+    fn told_interval(&self) -> f64 {
+        self.stage.course().map_or_else(|| self.interval(), |course| course.row.interval)
+    }
+
+    fn announcement_with(&self, interval: f64, client: u32, now: Instant) -> Announcement {
         let mut announcement = Announcement {
             run: self.parts.run.clone(),
             state: self.announced_state().into(),
@@ -330,7 +346,7 @@ impl Driver {
             seed: if self.seeds.is_some() { 0 } else { self.parts.config.seed().0 },
             clients: self.population.len(),
             cohort: self.parts.config.params.round.cohort as u32,
-            interval: self.interval(),
+            interval,
             model_version: self.global.version,
             model_sha256: self.global.sha256.to_vec(),
             ..Announcement::default()
@@ -338,7 +354,6 @@ impl Driver {
         let left = |until: Instant| millis(until.saturating_duration_since(now));
         if let Some(course) = self.stage.course() {
             announcement.clients = course.row.clients;
-            announcement.interval = course.row.interval;
             announcement.report_millis = left(course.report_until);
             announcement.called = course.awaits(client);
             if let Some(seed) = &course.row.seed {

@@ -36,14 +36,20 @@ impl Ledger {
     }
 
     /// A new client, with the number of samples that it tells.
-    pub(crate) fn enrol(&mut self, client: u32, round: u64, row: &ClientRow) -> Result<()> {
+    pub(crate) fn enrol(
+        &mut self,
+        client: u32,
+        round: u64,
+        settings: u32,
+        row: &ClientRow,
+    ) -> Result<()> {
         let mut query = self.write()?.prepare_cached(
-            "INSERT INTO clients (client, name, key, samples, enrolled, first_waiting, waiting_since)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)",
+            "INSERT INTO clients (client, name, key, samples, enrolled, first_waiting, waiting_since, settings)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7)",
         )?;
-        let key = row.key.to_bytes();
-        let samples = row.samples as i64;
-        query.execute(params![client, row.name, key, samples, round as i64, row.waiting_since])?;
+        let (key, round) = (row.key.to_bytes(), round as i64);
+        let (samples, waiting) = (row.samples as i64, row.waiting_since);
+        query.execute(params![client, row.name, key, samples, round, waiting, settings])?;
         drop(query);
         self.set_key(client, row.key_since, row.key)?;
         self.set_samples(client, 0, row.samples)
@@ -77,10 +83,15 @@ impl Ledger {
     pub(crate) fn clients(&self) -> Result<Vec<ClientRow>> {
         let mut query = self.db.prepare(
             "SELECT name, key, samples, waiting_since, revoked, revoked_from,
-               COALESCE((SELECT MAX(since) FROM keys WHERE keys.client = clients.client), 0)
+               COALESCE((SELECT MAX(since) FROM keys WHERE keys.client = clients.client), 0), client
              FROM clients ORDER BY client",
         )?;
+        let mut next = 0i64;
         let row = |row: &Row<'_>| {
+            if row.get::<_, i64>(7)? != next {
+                return Err(damaged(7, "clients that are numbered without gaps"));
+            }
+            next += 1;
             let key = PublicKey::from_bytes(&row.get::<_, Vec<u8>>(1)?);
             Ok(ClientRow {
                 name: row.get(0)?,

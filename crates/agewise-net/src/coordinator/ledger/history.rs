@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, Result, Row, params};
 /// A client, as an audit sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PastClient {
+    pub(crate) settings: usize,
     pub(crate) enrolled: u64,
     pub(crate) first_waiting: i64,
     pub(crate) waiting_since: i64,
@@ -19,12 +20,13 @@ pub(crate) struct PastClient {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PastRound {
     pub(crate) round: u64,
+    pub(crate) settings: usize,
+    pub(crate) is_over: bool,
     pub(crate) interval: f64,
     pub(crate) clients: u32,
     pub(crate) seed: Option<RoundSeed>,
     pub(crate) present: Option<Vec<bool>>,
     pub(crate) recalled: Option<Vec<bool>>,
-    pub(crate) forced: bool,
     pub(crate) reported: u64,
 }
 
@@ -41,18 +43,17 @@ pub(crate) struct PastJoin {
 }
 
 impl Ledger {
-    /// The settings of every start that changed them, and the round from which they held.
-    pub(crate) fn settings(&self) -> Result<Vec<(u64, String)>> {
-        let mut query = self.db.prepare("SELECT since, config FROM settings ORDER BY since")?;
-        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?));
-        query.query_map([], row)?.collect()
+    /// The settings of every start that changed them, by number.
+    pub(crate) fn settings(&self) -> Result<Vec<String>> {
+        let mut query = self.db.prepare("SELECT config FROM settings ORDER BY number")?;
+        query.query_map([], |row| row.get(0))?.collect()
     }
 
-    /// Notes the settings that hold from a round on.
-    pub(crate) fn note_settings(&mut self, since: u64, config: &str) -> Result<()> {
+    /// Notes settings under a number.
+    pub(crate) fn note_settings(&mut self, number: u32, config: &str) -> Result<()> {
         self.write()?.execute(
-            "INSERT OR REPLACE INTO settings (since, config) VALUES (?1, ?2)",
-            params![since as i64, config],
+            "INSERT INTO settings (number, config) VALUES (?1, ?2)",
+            params![number, config],
         )?;
         Ok(())
     }
@@ -60,7 +61,7 @@ impl Ledger {
     /// All clients, by number.
     pub(crate) fn past_clients(&self) -> Result<Vec<PastClient>> {
         let mut query = self.db.prepare(
-            "SELECT enrolled, first_waiting, waiting_since, revoked_from FROM clients ORDER BY client",
+            "SELECT enrolled, first_waiting, waiting_since, revoked_from, settings FROM clients ORDER BY client",
         )?;
         let row = |row: &Row<'_>| {
             Ok(PastClient {
@@ -68,6 +69,7 @@ impl Ledger {
                 first_waiting: row.get(1)?,
                 waiting_since: row.get(2)?,
                 revoked_from: row.get::<_, Option<i64>>(3)?.map(|round| round as u64),
+                settings: row.get::<_, u32>(4)? as usize,
             })
         };
         query.query_map([], row)?.collect()
@@ -96,18 +98,16 @@ impl Ledger {
 
     /// How many rounds were announced.
     pub(crate) fn announced(&self) -> Result<u64> {
-        self.db.query_row("SELECT COUNT(*) FROM rounds", [], |row| row.get::<_, i64>(0)).map(
-            // There are no negative counts.
-            |count| count as u64,
-        )
+        let query = "SELECT COALESCE(MAX(round) + 1, 0) FROM rounds";
+        self.db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|count| count.max(0) as u64)
     }
 
-    /// The round of a number.
-    pub(crate) fn past_round(&self, round: u64) -> Result<PastRound> {
+    /// The round of a number, if there is one.
+    pub(crate) fn past_round(&self, round: u64) -> Result<Option<PastRound>> {
         let mut query = self.db.prepare_cached(
-            "SELECT round, interval, clients, seed, present, recalled, forced, reported FROM rounds WHERE round = ?1",
+            "SELECT round, interval, clients, seed, present, recalled, reported, settings, state FROM rounds WHERE round = ?1",
         )?;
-        query.query_row([round as i64], |row| {
+        let found = query.query_row([round as i64], |row| {
             let clients: u32 = row.get(2)?;
             let bits = |bytes: Option<Vec<u8>>| bytes.map(|bytes| from_bits(&bytes, clients));
             Ok(PastRound {
@@ -117,10 +117,12 @@ impl Ledger {
                 seed: row.get(3)?,
                 present: bits(row.get(4)?),
                 recalled: bits(row.get(5)?),
-                forced: row.get(6)?,
-                reported: row.get::<_, i64>(7)? as u64,
+                reported: row.get::<_, i64>(6)? as u64,
+                settings: row.get::<_, u32>(7)? as usize,
+                is_over: !["joining", "training"].contains(&row.get::<_, String>(8)?.as_str()),
             })
-        })
+        });
+        found.optional()
     }
 
     /// Everyone who was in a round, or wanted to be, by number.

@@ -11,8 +11,9 @@ use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 
 /// People look at a page, and a few programs read figures: more than this is a flood.
+pub(crate) const MOST_CONNECTIONS: usize = 256;
 const LIMITS: Limits =
-    Limits { connections: 256, strangers: 64, patience: Duration::from_secs(15) };
+    Limits { connections: MOST_CONNECTIONS, strangers: 64, patience: Duration::from_secs(15) };
 
 /// Connections within limits.
 pub(super) struct Door(Doorway);

@@ -12,6 +12,8 @@ mod past;
 #[cfg(test)]
 mod tests;
 
+pub(super) use door::MOST_CONNECTIONS;
+
 use super::gate::Gate;
 use super::shared::Shared;
 use crate::honesty::token::Role;

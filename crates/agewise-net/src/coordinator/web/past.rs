@@ -40,7 +40,7 @@ impl Seen {
     pub(super) fn read(path: &Path) -> rusqlite::Result<Self> {
         Ledger::open_to_read(path)?.at_one_moment(|ledger| {
             let id = ledger.fact("id")?.unwrap_or_default();
-            let config = ledger.settings()?.pop().map(|(_, config)| config).unwrap_or_default();
+            let config = ledger.settings()?.pop().unwrap_or_default();
             let mut rounds = ledger.history(MOST_ROUNDS)?;
             rounds.reverse();
             Ok(Self {

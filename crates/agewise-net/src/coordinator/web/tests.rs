@@ -53,7 +53,7 @@ impl Scratch {
                 revoked: false,
                 revoked_from: None,
             };
-            self.ledger.enrol(client, 0, &row).unwrap();
+            self.ledger.enrol(client, 0, 0, &row).unwrap();
         }
         self.ledger.commit().unwrap();
     }
@@ -61,6 +61,7 @@ impl Scratch {
     /// A round in which client 0 reports if `committed`, client 1 is missing, and somebody is refused.
     fn round(&mut self, round: u64, committed: bool, forced: bool) {
         let row = RoundRow {
+            settings: 0,
             seed: None,
             present: None,
             round,
