@@ -6,7 +6,8 @@ use crate::frames::{
 };
 use crate::game::{Scene, play};
 use crate::site::{Site, settings, soon};
-use crate::villain::Villain;
+use crate::villain::{Villain, identity};
+use agewise_net::proto::coordinator_client::CoordinatorClient;
 use agewise_net::tls::{ServerIdentity, TrialCertificates};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
@@ -97,8 +98,8 @@ async fn calls_of_a_known_client_have_their_time() {
     params.round.report_seconds = 2.0;
     let site = Site::open(params, 10).await;
     let mut channel = Endpoint::from_shared(site.url.clone()).unwrap().connect().await.unwrap();
-    let mut villain = Villain::enrol(&site.url, "a", None).await;
-    villain.calls = agewise_net::proto::coordinator_client::CoordinatorClient::new(channel.clone());
+    let calls = CoordinatorClient::new(channel.clone());
+    let mut villain = Villain::enrol_over(calls, "a", &identity("a"), None).await.unwrap();
     for (method, seconds) in [("Join", 1), ("Watch", 1), ("FetchModel", 1), ("Report", 2)] {
         assert!(villain.join(0, 0, &[]).await.is_ok(), "welcome");
         let begun = Instant::now();

@@ -74,7 +74,16 @@ impl Villain {
         identity: &Identity,
         token: Option<&Token>,
     ) -> Result<Self, Status> {
-        let mut calls = connect(url).await;
+        Self::enrol_over(connect(url).await, name, identity, token).await
+    }
+
+    /// Enrols over a connection, or fails to.
+    pub(crate) async fn enrol_over(
+        mut calls: CoordinatorClient<Channel>,
+        name: &str,
+        identity: &Identity,
+        token: Option<&Token>,
+    ) -> Result<Self, Status> {
         let challenge = challenge(&mut calls).await?;
         let enrolment = enrolment(challenge.clone(), name, identity, token);
         let reply = soon("enrolling", calls.enrol(enrolment.clone())).await?.into_inner();
@@ -87,7 +96,7 @@ impl Villain {
         Self::try_enrol(url, name, &identity(name), token).await.unwrap()
     }
 
-    /// Another connection of the same session.
+    /// Another connection, on which the session is not good.
     pub(crate) async fn reconnect(&mut self, url: &str) {
         self.calls = connect(url).await;
     }
