@@ -4,44 +4,18 @@
 mod common;
 
 use agewise_net::coordinator::audit::audit;
-use agewise_net::coordinator::{Coordinator, LEDGER, Roster};
+use agewise_net::coordinator::{Coordinator, Roster};
 use agewise_net::honesty::Identity;
 use agewise_net::honesty::token::{Role, Token};
 use agewise_net::native::NativeModel;
 use agewise_net::participant::{GaveUp, Participant, ParticipantParams};
-use agewise_net::swarm::{self, SwarmParams};
 use agewise_net::tls::Trust;
-use agewise_net::{AccessParams, CoordinatorParams, LotSource, revoke, status};
-use common::{Running, folder, learners, ledger, params};
+use agewise_net::{revoke, status};
+use common::honest::{play, proven, tokens};
+use common::{Running, folder, learners, ledger};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpListener;
-
-fn proven(state: &Path, policy: &str, clients: u64, cohort: u64) -> CoordinatorParams {
-    let mut params = params(state, policy, clients, cohort);
-    params.access = AccessParams { tokens: true };
-    params.round.lots = LotSource::Proven;
-    params.model.name = "softmax".to_string();
-    params
-}
-
-fn tokens(state: &Path, count: u64) -> Vec<Token> {
-    Roster::open(state).unwrap().invite(Role::Client, None, count).unwrap()
-}
-
-/// Plays a run to its end with honest clients.
-async fn play(params: CoordinatorParams) {
-    let (state, clients) = (params.state.clone(), params.round.clients);
-    let mut swarm = SwarmParams::new("");
-    swarm.tokens = tokens(&state, clients);
-    swarm.longest_pause = Duration::from_millis(500);
-    let coordinator = Running::start(params, false).await;
-    swarm.coordinator.clone_from(&coordinator.url);
-    let swarm = swarm::run(swarm, learners(clients, 0), None, std::future::pending());
-    let swarm = tokio::spawn(swarm);
-    coordinator.until_the_end().await;
-    swarm.await.unwrap().unwrap();
-}
 
 /// As with the simulator's lots: intervals are 6 or 7, a third of them 6 (standard error 0.025 of 360), and cohorts have a mean of 15 with a
 /// standard error of 0.8 over 20 rounds. Four standard errors are allowed. Nothing is refused.
@@ -73,45 +47,6 @@ async fn proven_lots_follow_theory() {
     assert_eq!((audited.rounds, audited.clients), (30, 100));
     assert_eq!(audited.proofs as f64, number(proofs));
     assert_eq!(audited.joins, audited.proofs + audited.called);
-}
-
-/// What somebody changes in the ledger is found: each change on a copy of its own.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_audit_finds_what_was_changed() {
-    let law = folder("honest-audit-law");
-    let mut params = proven(&law, "markov-optimal", 20, 4);
-    params.round.rounds = 8;
-    params.round.join_seconds = 0.5;
-    play(params).await;
-    let chosen = folder("honest-audit-chosen");
-    let mut params = proven(&chosen, "random", 8, 3);
-    params.round.rounds = 4;
-    play(params).await;
-    let some_join = "SELECT client FROM joins WHERE round = 7 AND proof IS NOT NULL LIMIT 1";
-    let outside = "SELECT MIN(client) FROM clients WHERE client NOT IN (SELECT client FROM joins WHERE round = 2)";
-    for (state, change, expected) in [
-        (&law, "UPDATE rounds SET seed = zeroblob(32) WHERE round = 3".to_string(), "seed"),
-        (&law, "UPDATE rounds SET interval = 4 WHERE round = 2".to_string(), "interval"),
-        (&law, format!("UPDATE joins SET age = age + 1 WHERE round = 7 AND client = ({some_join})"), "age"),
-        (&law, format!("UPDATE joins SET proof = (SELECT proof FROM joins WHERE round = 6 AND proof IS NOT NULL) WHERE round = 7 AND client = ({some_join})"), "proof"),
-        (&law, format!("UPDATE joins SET proof = NULL WHERE round = 7 AND client = ({some_join})"), "no proof"),
-        (&law, format!("UPDATE keys SET key = (SELECT key FROM clients WHERE client = 19 - ({some_join})) WHERE client = ({some_join})"), "proof"),
-        (&law, format!("UPDATE clients SET revoked_from = 2 WHERE client = ({some_join})"), "revoked"),
-        (&law, "UPDATE clients SET first_waiting = first_waiting - 20 WHERE client = 3".to_string(), "first age"),
-        (&law, "UPDATE clients SET waiting_since = waiting_since - 1 WHERE client = 4".to_string(), "on record"),
-        (&law, "UPDATE rounds SET clients = 19 WHERE round = 3".to_string(), "enrolled"),
-        (&chosen, format!("INSERT INTO joins (round, client, age, outcome) SELECT 2, ({outside}), 2 - waiting_since, 'missing' FROM clients WHERE client = ({outside})"), "did not choose"),
-        (&chosen, "DELETE FROM joins WHERE round = 2 AND client = (SELECT MIN(client) FROM joins WHERE round = 2)".to_string(), "not called"),
-        (&chosen, "UPDATE rounds SET present = zeroblob(1) WHERE round = 1".to_string(), "did not choose"),
-    ] {
-        assert_eq!(audit(state, |_, _| {}).unwrap().findings, [], "before any change");
-        let copy = folder("honest-audit-copy");
-        ledger(state).execute("VACUUM INTO ?1", [copy.join(LEDGER).to_str().unwrap()]).unwrap();
-        assert!(ledger(&copy).execute(&change, []).unwrap() > 0, "{change}");
-        let findings = audit(&copy, |_, _| {}).unwrap().findings;
-        let found = findings.iter().any(|finding| finding.to_string().contains(expected));
-        assert!(found, "{change}: {findings:?}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failure here is a failed test")]
 #![allow(dead_code, reason = "not every test needs everything")]
 
+pub(crate) mod honest;
+
 use agewise_core::Seed;
 use agewise_learn::data::{self, Dataset, Partition, PartitionParams};
 use agewise_learn::train::{LocalTrainingParams, LocalWork};

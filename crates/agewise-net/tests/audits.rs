@@ -1,0 +1,141 @@
+//! What an audit finds, and what it does not: an honest run has nothing to find, whatever its operator did to it on the way.
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+mod common;
+
+use agewise_net::CoordinatorParams;
+use agewise_net::coordinator::LEDGER;
+use agewise_net::coordinator::audit::audit;
+use agewise_net::honesty::Identity;
+use agewise_net::swarm::{self, SwarmParams};
+use common::honest::{play, proven, tokens};
+use common::{Running, folder, learners, ledger};
+use std::path::Path;
+use std::time::Duration;
+
+/// What somebody changes in the ledger is found: each change on a copy of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_finds_what_was_changed() {
+    let law = folder("honest-audit-law");
+    let mut params = proven(&law, "markov-optimal", 20, 4);
+    params.round.rounds = 8;
+    params.round.join_seconds = 0.5;
+    play(params).await;
+    let chosen = folder("honest-audit-chosen");
+    let mut params = proven(&chosen, "random", 8, 3);
+    params.round.rounds = 4;
+    play(params).await;
+    let some_join = "SELECT client FROM joins WHERE round = 7 AND proof IS NOT NULL LIMIT 1";
+    let outside = "SELECT MIN(client) FROM clients WHERE client NOT IN (SELECT client FROM joins WHERE round = 2)";
+    for (state, change, expected) in [
+        (&law, "UPDATE rounds SET seed = zeroblob(32) WHERE round = 3".to_string(), "seed"),
+        (&law, "UPDATE rounds SET interval = 4 WHERE round = 2".to_string(), "interval"),
+        (&law, format!("UPDATE joins SET age = age + 1 WHERE round = 7 AND client = ({some_join})"), "age"),
+        (&law, format!("UPDATE joins SET proof = (SELECT proof FROM joins WHERE round = 6 AND proof IS NOT NULL) WHERE round = 7 AND client = ({some_join})"), "proof"),
+        (&law, format!("UPDATE joins SET proof = NULL WHERE round = 7 AND client = ({some_join})"), "no proof"),
+        (&law, format!("UPDATE keys SET key = (SELECT key FROM clients WHERE client = 19 - ({some_join})) WHERE client = ({some_join})"), "proof"),
+        (&law, format!("UPDATE clients SET revoked_from = 2 WHERE client = ({some_join})"), "revoked"),
+        (&law, "UPDATE clients SET first_waiting = first_waiting - 20 WHERE client = 3".to_string(), "first age"),
+        (&law, "UPDATE clients SET waiting_since = waiting_since - 1 WHERE client = 4".to_string(), "on record"),
+        (&law, "UPDATE rounds SET clients = 19 WHERE round = 3".to_string(), "enrolled"),
+        (&chosen, format!("INSERT INTO joins (round, client, age, outcome) SELECT 2, ({outside}), 2 - waiting_since, 'missing' FROM clients WHERE client = ({outside})"), "did not choose"),
+        (&chosen, "DELETE FROM joins WHERE round = 2 AND client = (SELECT MIN(client) FROM joins WHERE round = 2)".to_string(), "not called"),
+        (&law, "UPDATE rounds SET present = x'ffffff' WHERE round = 4".to_string(), "clients decide"),
+        (&law, "UPDATE rounds SET reported = 99 WHERE round = 4".to_string(), "99 reports"),
+        (&law, "DELETE FROM rounds WHERE round = 4".to_string(), "missing"),
+        (&law, "UPDATE rounds SET settings = 7 WHERE round = 4".to_string(), "settings"),
+        (&law, "UPDATE clients SET enrolled = 9223372036854775807, first_waiting = -9223372036854775808 WHERE client = 19".to_string(), "enrolled"),
+        (&chosen, "UPDATE rounds SET present = zeroblob(1) WHERE round = 1".to_string(), "did not choose"),
+    ] {
+        assert_eq!(audit(state, |_, _| {}).unwrap().findings, [], "before any change");
+        let copy = folder("honest-audit-copy");
+        ledger(state).execute("VACUUM INTO ?1", [copy.join(LEDGER).to_str().unwrap()]).unwrap();
+        assert!(ledger(&copy).execute(&change, []).unwrap() > 0, "{change}");
+        let findings = audit(&copy, |_, _| {}).unwrap().findings;
+        let found = findings.iter().any(|finding| finding.to_string().contains(expected));
+        assert!(found, "{change}: {findings:?}");
+    }
+}
+
+fn count(state: &Path, query: &str) -> i64 {
+    ledger(state).query_row(query, [], |row| row.get(0)).unwrap()
+}
+
+/// Plays with the same clients through several starts: each until a number in the ledger is reached, the last one to its end.
+async fn play_through(starts: Vec<(CoordinatorParams, &str, i64)>, clients: u64) {
+    let state = starts[0].0.state.clone();
+    let identities: Vec<Identity> =
+        (0..clients as u8).map(|client| Identity::from_secret([client; 32])).collect();
+    let tokens = tokens(&state, clients);
+    for (params, query, enough) in starts {
+        let coordinator = Running::start(params, true).await;
+        let mut swarm = SwarmParams::new(&coordinator.url);
+        swarm.identities.clone_from(&identities);
+        swarm.tokens.clone_from(&tokens);
+        swarm.prefix = "later".to_string();
+        swarm.longest_pause = Duration::from_millis(200);
+        let swarm = swarm::run(swarm, learners(clients, 0), None, std::future::pending());
+        let swarm = tokio::spawn(swarm);
+        if query.is_empty() {
+            coordinator.until_the_end().await;
+            swarm.await.unwrap().unwrap();
+            return;
+        }
+        while count(&state, query) < enough {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(coordinator.stop);
+        coordinator.ended.await.unwrap().unwrap();
+        swarm.abort();
+    }
+}
+
+/// The operator expects more clients than come, and corrects that before the first round.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_may_change_before_the_first_round() {
+    let state = folder("audits-before");
+    let expecting = |clients| {
+        let mut params = proven(&state, "markov-optimal", clients, 2);
+        params.round.rounds = 6;
+        params.round.join_seconds = 0.5;
+        params
+    };
+    let enrolled = "SELECT COUNT(*) FROM clients";
+    play_through(vec![(expecting(6), enrolled, 5), (expecting(5), "", 0)], 5).await;
+    assert_eq!(count(&state, "SELECT COUNT(*) FROM settings"), 2);
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
+
+/// The operator changes the cohort while a round is under way: it ends as it was announced, and the next ones are others.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_may_change_in_the_middle_of_a_round() {
+    let state = folder("audits-middle");
+    let wanting = |cohort, join_seconds| {
+        let mut params = proven(&state, "markov-optimal", 6, cohort);
+        params.round.rounds = 8;
+        params.round.join_seconds = join_seconds;
+        params.round.drain_seconds = 0.0;
+        params
+    };
+    let third = "SELECT COUNT(*) FROM rounds";
+    let starts = vec![(wanting(3, 1.0), third, 3), (wanting(1, 0.5), "", 0)];
+    play_through(starts, 6).await;
+    let both = "SELECT COUNT(DISTINCT settings) FROM rounds";
+    assert_eq!(count(&state, both), 2);
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
+
+/// The interval follows the reports, the first clients never come back, and others come later.
+#[tokio::test(flavor = "multi_thread")]
+async fn calibration_and_clients_that_come_later_are_no_findings() {
+    let state = folder("audits-calibrated");
+    let mut params = proven(&state, "markov-optimal", 6, 2);
+    params.round.rounds = 12;
+    params.round.join_seconds = 0.4;
+    params.round.calibrate = true;
+    let mut more = params.clone();
+    more.round.rounds = 20;
+    play(params).await;
+    play_through(vec![(more, "", 0)], 9).await;
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
