@@ -25,7 +25,6 @@ use subtle::ConstantTimeEq as _;
 const CHALLENGE_BYTES: usize = 8 + 32;
 /// Refusals on one connection before it is closed; an honest client with a wrong setting sees why before that.
 const MOST_REFUSALS: u32 = 8;
-
 /// Challenges that one connection may ask for.
 const MOST_CHALLENGES: u32 = 32;
 
@@ -122,10 +121,7 @@ impl Gate {
                     if row.revoked && !known.revoked {
                         known.revoked = true;
                         shut_out.push(number);
-                        if let Some(guest) = known.session.take().and_then(|session| session.guest)
-                        {
-                            guest.show_out();
-                        }
+                        end_session(known.session.take(), None);
                     }
                 }
                 place => {
@@ -165,7 +161,7 @@ impl Gate {
     pub(crate) fn renew(&self, client: u32, key: PublicKey, since: u64) {
         let new = Self::stranger(key, since, false);
         if let Some(known) = self.book().clients.get_mut(client as usize) {
-            end_session(std::mem::replace(known, new).session);
+            end_session(std::mem::replace(known, new).session, None);
         }
     }
 
@@ -334,13 +330,13 @@ impl Gate {
             self.note(Some(client), &refusal, guest);
             return Err(refusal);
         }
-        let (challenge, guest) = (challenge.to_vec(), guest.cloned());
-        if let Some(guest) = &guest {
+        if let Some(guest) = guest {
             guest.welcome();
         }
-        let old = known.session.replace(Session { number, challenge, counter: 0, guest });
+        let (challenge, here) = (challenge.to_vec(), guest.cloned());
+        let old = known.session.replace(Session { number, challenge, counter: 0, guest: here });
         drop(book);
-        end_session(old);
+        end_session(old, guest);
         Ok(())
     }
 
@@ -451,7 +447,7 @@ impl Gate {
         Err(Refusal::new(Reason::Role, detail))
     }
 
-    /// Counts a refusal, and closes a connection on which nothing else happens.
+    /// Counts a refusal, and closes a connection with too many of them.
     pub(crate) fn note(&self, client: Option<u32>, refusal: &Refusal, guest: Option<&Arc<Guest>>) {
         let mut book = self.book();
         let client = client.filter(|&client| (client as usize) < book.clients.len());
@@ -477,9 +473,10 @@ impl Gate {
     }
 }
 
-/// Closes the connection of a session that is over: a client has one connection.
-fn end_session(session: Option<Session>) {
-    if let Some(guest) = session.and_then(|session| session.guest) {
+/// Closes the connection of a session that is over, unless the next one is on it: a client has one connection.
+fn end_session(session: Option<Session>, next: Option<&Arc<Guest>>) {
+    let guest = session.and_then(|session| session.guest);
+    if let Some(guest) = guest.filter(|guest| next.is_none_or(|next| !Arc::ptr_eq(guest, next))) {
         guest.show_out();
     }
 }

@@ -345,7 +345,10 @@ fn prepare(
 
 /// The ledger in a file, or a new one; of this version.
 fn open_ledger(path: &Path) -> Result<Ledger, Trouble> {
-    let ledger = Ledger::open(path)?;
+    of_this_version(Ledger::open(path)?, path)
+}
+
+fn of_this_version(ledger: Ledger, path: &Path) -> Result<Ledger, Trouble> {
     if ledger.has_known_schema()? {
         return Ok(ledger);
     }
@@ -360,12 +363,7 @@ fn open_ledger_to_read(path: &Path) -> Result<Ledger, Trouble> {
         let folder = path.parent().unwrap_or(path);
         return Err(agewise_core::Error::new("state", folder.display(), expected).into());
     }
-    let ledger = Ledger::open_to_read(path)?;
-    if ledger.has_known_schema()? {
-        return Ok(ledger);
-    }
-    let shown = path.display();
-    Err(Trouble::Broken(format!("{shown}: expected a ledger of this version")))
+    of_this_version(Ledger::open_to_read(path)?, path)
 }
 
 /// What all seeds of a run follow from: in a file of its own, as the ledger may be read by others.

@@ -116,6 +116,17 @@ async fn a_repeated_enrolment_has_no_effect() {
     site.close().await;
 }
 
+/// Enrolling again on the same connection begins a new session there, and does not close it.
+#[tokio::test(flavor = "multi_thread")]
+async fn enrolling_again_on_the_same_connection_keeps_it() {
+    let site = Site::open(settings(&folder("attackers-same-connection"), 5, 1), 10).await;
+    let first = Villain::enrol(&site.url, "a", None).await;
+    let again = Villain::enrol_over(first.calls, "a", &first.identity, None).await;
+    let mut again = again.unwrap();
+    assert!(again.join(0, 0, &[]).await.is_ok());
+    site.close().await;
+}
+
 /// Who repeats the enrolment of another uses up nothing of what that one may do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_enrolment_costs_its_owner_nothing() {
