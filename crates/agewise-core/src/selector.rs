@@ -150,6 +150,24 @@ impl Selector {
         Ok(())
     }
 
+    /// Keeps what clients said about themselves without ending the round: nobody is credited.
+    ///
+    /// An unknown client and a figure that is not finite are errors; nothing is kept then.
+    pub fn note(&mut self, said: &[Report]) -> Result<()> {
+        let clients = self.setting.clients();
+        for report in said {
+            report.check()?;
+            if report.client >= clients {
+                let expected = format!("clients from 0 to {}", clients - 1);
+                return Err(Error::new("client", report.client, expected));
+            }
+        }
+        for report in said {
+            self.reports.record(report);
+        }
+        Ok(())
+    }
+
     /// The round that is about to be played.
     pub fn round(&self) -> u64 {
         self.ages.round()
@@ -248,6 +266,20 @@ mod tests {
             let expected = if cohort.clients.contains(&client) { 0.2 } else { 0.0 };
             assert!((weight - expected).abs() < 1e-12);
         }
+    }
+
+    #[test]
+    fn what_is_said_is_kept_and_credits_nobody() {
+        let mut random = selector("random");
+        let ages = random.ages().clone();
+        let said = |client, loss| Report { client, loss: Some(loss), duration: None };
+        random.note(&[said(3, 0.5), said(19, 2.0)]).unwrap();
+        assert_eq!((random.ages(), random.round()), (&ages, 0));
+        let kept = random.state().reports;
+        assert_eq!((kept.loss(3), kept.loss(19), kept.loss(4)), (Some(0.5), Some(2.0), None));
+        assert_eq!(random.note(&[said(4, 1.0), said(20, 1.0)]).unwrap_err().field(), "client");
+        assert!(random.note(&[said(4, 1.0), said(5, f32::NAN)]).is_err());
+        assert_eq!(random.state().reports, kept);
     }
 
     #[test]

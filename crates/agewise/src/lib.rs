@@ -25,10 +25,12 @@
 
 pub use agewise_core as core;
 pub use agewise_learn as learn;
+#[cfg(feature = "command")]
 pub use agewise_net as net;
 pub use agewise_report as report;
 pub use agewise_sim as sim;
 
+#[cfg(feature = "command")]
 pub mod cli;
 pub mod compare;
 mod csv;

@@ -1,9 +1,10 @@
 //! The number of clients per round.
 
 use super::variance_of;
+use serde::{Deserialize, Serialize};
 
 /// Mean, standard deviation and range of the cohort size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CohortSizes {
     rounds: u64,
     sum: u128,

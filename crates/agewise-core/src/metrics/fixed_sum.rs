@@ -1,5 +1,6 @@
 //! A sum of real numbers that does not depend on the order of its terms.
 
+use serde::{Deserialize, Serialize};
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
@@ -7,7 +8,7 @@ use std::ops::{Add, AddAssign};
 ///
 /// Each term is rounded on its own and whole numbers are added, so any order and any split over threads
 /// gives the same bits. Aggregation weights and their squares fit with many digits to spare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FixedSum(i128);
 
 /// 2^100.

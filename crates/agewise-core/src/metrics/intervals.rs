@@ -1,13 +1,14 @@
 //! X, the rounds from one selection of a client to its next, and the peak age before a selection.
 
 use super::variance_of;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Intervals up to this length are counted in an array, longer ones in a map.
 const DENSE: usize = 1_024;
 
 /// Mean, variance and histogram of X. X is the age at a selection plus one.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Intervals {
     count: u64,
     sum: u128,

@@ -1,7 +1,9 @@
 //! How often two clients share a round: the price of fixed rhythms, where neighbours always meet.
 
+use serde::{Deserialize, Serialize};
+
 /// Counts the rounds that pairs of clients share, among at most [`Meetings::MOST`] clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meetings {
     /// Every `stride`-th client is watched.
     stride: u32,
@@ -20,6 +22,12 @@ impl Meetings {
         let watched = clients.div_ceil(stride);
         let pairs = watched as usize * (watched as usize).saturating_sub(1) / 2;
         Self { stride, watched, shared: vec![0; pairs] }
+    }
+
+    /// Whether two accumulators watch the same clients.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        (self.stride, self.watched, self.shared.len())
+            == (other.stride, other.watched, other.shared.len())
     }
 
     /// Records a cohort (clients in increasing order).

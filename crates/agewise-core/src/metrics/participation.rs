@@ -2,14 +2,16 @@
 
 use super::{CohortSizes, Intervals, Load, Meetings, WeightMoments, Windows};
 use crate::ages::Ages;
+use crate::error::{Error, Result};
 use crate::selector::Cohort;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Watches a run, round by round.
 ///
-/// It keeps 8 bytes for the weights and 4 for the count of each client, and what [`Windows`] needs.
-#[derive(Debug, Clone, PartialEq)]
+/// It keeps 8 bytes for the weights and 4 for the count of each client, and what [`Windows`] needs. It can be stored
+/// and read back; [`Self::resume`] checks that what was read fits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Participation {
     rounds: u64,
     intervals: Intervals,
@@ -76,6 +78,22 @@ impl Participation {
         }
     }
 
+    /// Goes on from what was stored, which must be of as many clients and of the same window lengths.
+    pub fn resume(&mut self, stored: Self) -> Result<()> {
+        let fits = stored.selections.len() == self.selections.len()
+            && stored.weight_sums.len() == self.weight_sums.len()
+            && stored.weights.clients() == self.weights.clients()
+            && stored.windows.is_alike(&self.windows)
+            && stored.meetings.is_alike(&self.meetings);
+        if !fits {
+            let value = format!("metrics of {} clients", stored.selections.len());
+            let expected = format!("those of {} clients, complete", self.selections.len());
+            return Err(Error::new("participation", value, expected));
+        }
+        *self = stored;
+        Ok(())
+    }
+
     /// Records a round, with the ages at its beginning.
     pub fn record(&mut self, cohort: &Cohort, ages: &Ages) {
         let round = self.rounds;
@@ -137,6 +155,45 @@ impl Participation {
             window_sd: self.windows.normalised_sd(),
             never_met: self.meetings.never_met(),
             meeting_spread: self.meetings.relative_spread(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Availability, PolicySpec, Report, Seed, Selector, SettingParams, Start};
+
+    fn play(selector: &mut Selector, watched: &mut Participation, rounds: u32) {
+        for _ in 0..rounds {
+            let cohort = selector.select(Availability::Everyone).unwrap();
+            watched.record(&cohort, selector.ages());
+            let reports: Vec<Report> = cohort.clients.iter().map(|&c| Report::plain(c)).collect();
+            selector.finish(&reports).unwrap();
+        }
+    }
+
+    #[test]
+    fn going_on_from_what_was_stored_changes_nothing() {
+        let setting = SettingParams::new(30, 7, 10).check().unwrap();
+        let random = PolicySpec::named("random");
+        let mut selector = Selector::new(&random, setting, Seed(2), Start::Stationary).unwrap();
+        let new = || Participation::new(30, &[1, 4, 10]);
+        let mut watched = new();
+        play(&mut selector, &mut watched, 13);
+        let text = serde_json::to_string(&watched).unwrap();
+        let mut resumed = new();
+        resumed.resume(serde_json::from_str(&text).unwrap()).unwrap();
+        let halfway = selector.state();
+        play(&mut selector, &mut watched, 20);
+        selector.restore(halfway).unwrap();
+        play(&mut selector, &mut resumed, 20);
+        assert_eq!(resumed, watched);
+        for (clients, lengths) in [(29, &[1, 4, 10][..]), (30, &[1, 4]), (30, &[1, 4, 11])] {
+            let mut other = Participation::new(clients, lengths);
+            let stored = serde_json::from_str(&text).unwrap();
+            assert_eq!(other.resume(stored).unwrap_err().field(), "participation");
+            assert_eq!(other, Participation::new(clients, lengths));
         }
     }
 }

@@ -5,11 +5,12 @@
 //! too: Var\[sum of w\] - Sigma, which is -Sigma whenever the weights of each round add up to one.
 
 use super::FixedSum;
+use serde::{Deserialize, Serialize};
 
 /// Moments of the weights over rounds.
 ///
 /// Merging is for parts that saw different clients in the same rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WeightMoments {
     clients: u64,
     /// Sum over rounds and clients of w^2.
@@ -37,6 +38,11 @@ impl WeightMoments {
     /// An accumulator for so many clients; those that never take part count with weight 0.
     pub fn new(clients: u64) -> Self {
         Self { clients, ..Self::default() }
+    }
+
+    /// The number of clients.
+    pub(super) fn clients(&self) -> u64 {
+        self.clients
     }
 
     /// Records the weight of one client in one round, `before` being the sum of its earlier weights.

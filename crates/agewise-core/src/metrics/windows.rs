@@ -5,10 +5,11 @@
 //! that are not selected, and a window that has begun anew is seen from the client's own last selection.
 
 use super::variance_of;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The sums of one window length. Merging is for parts that saw different clients in the same rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowTally {
     length: u32,
     clients: u64,
@@ -73,7 +74,7 @@ impl WindowTally {
 }
 
 /// The tallies of several window lengths, with the counters of all clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
     tallies: Vec<WindowTally>,
     /// For each client its selections in the present window of each length; valid as of its last one.
@@ -90,6 +91,15 @@ impl Windows {
             lengths.map(|&length| WindowTally::new(length, u64::from(clients))).collect();
         let counts = vec![0; clients as usize * tallies.len()];
         Self { tallies, counts, last: vec![0; clients as usize] }
+    }
+
+    /// Whether two accumulators watch the same clients with the same lengths.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let lengths = |windows: &Self| -> Vec<(u32, u64)> {
+            windows.tallies.iter().map(|tally| (tally.length, tally.clients)).collect()
+        };
+        lengths(self) == lengths(other)
+            && (self.counts.len(), self.last.len()) == (other.counts.len(), other.last.len())
     }
 
     /// Records that a client is selected in a round.

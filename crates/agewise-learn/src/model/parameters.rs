@@ -110,16 +110,46 @@ impl Model {
         parameters
     }
 
+    /// The numbers of each tensor in PyTorch's order.
+    pub fn to_pytorch(&self, parameters: &[f32]) -> Result<Vec<Vec<f32>>> {
+        self.check_parameters(parameters)?;
+        let tensors = self.tensors().iter().map(|tensor| {
+            let values = &parameters[tensor.offset..][..tensor.len()];
+            tensor.places().map(|place| values[place]).collect()
+        });
+        Ok(tensors.collect())
+    }
+
+    /// The parameters from the numbers of each tensor in PyTorch's order, all of them finite.
+    pub fn from_pytorch<T: AsRef<[f32]>>(&self, tensors: &[T]) -> Result<Vec<f32>> {
+        if tensors.len() != self.tensors().len() {
+            let expected =
+                format!("{} tensors of the model {}", self.tensors().len(), self.spec().name);
+            return Err(Error::new("tensors", tensors.len(), expected));
+        }
+        let mut parameters = vec![0.0; self.parameters()];
+        for (tensor, numbers) in self.tensors().iter().zip(tensors) {
+            let numbers = numbers.as_ref();
+            if numbers.len() != tensor.len() {
+                let expected = format!("{:?} numbers", tensor.shape);
+                return Err(Error::new(&tensor.name, numbers.len(), expected));
+            }
+            let values = &mut parameters[tensor.offset..][..tensor.len()];
+            for (place, &number) in tensor.places().zip(numbers) {
+                values[place] = number;
+            }
+            if let Some(bad) = values.iter().find(|value| !value.is_finite()) {
+                return Err(Error::new(&tensor.name, bad, "finite numbers only"));
+            }
+        }
+        Ok(parameters)
+    }
+
     /// The parameters as a safetensors file, with the names, shapes and order of PyTorch.
     pub fn to_safetensors(&self, parameters: &[f32]) -> Result<Vec<u8>> {
-        self.check_parameters(parameters)?;
-        let bytes: Vec<Vec<u8>> = self
-            .tensors()
-            .iter()
-            .map(|tensor| {
-                let values = &parameters[tensor.offset..][..tensor.len()];
-                tensor.places().flat_map(|place| values[place].to_le_bytes()).collect()
-            })
+        let tensors = self.to_pytorch(parameters)?.into_iter();
+        let bytes: Vec<Vec<u8>> = tensors
+            .map(|numbers| numbers.into_iter().flat_map(f32::to_le_bytes).collect())
             .collect();
         let wrong = |error: &dyn std::fmt::Display| {
             Error::new("model", &self.spec().name, format!("tensors that can be stored ({error})"))
@@ -144,7 +174,7 @@ impl Model {
         })?;
         let mut names = read.names();
         names.sort_unstable();
-        let mut parameters = vec![0.0; self.parameters()];
+        let mut tensors: Vec<Vec<f32>> = Vec::new();
         for tensor in self.tensors() {
             let expected = format!("{:?} numbers of 32 bits", tensor.shape);
             let view = read.tensor(&tensor.name).map_err(|_| {
@@ -155,20 +185,17 @@ impl Model {
                 let found = format!("{:?} of {:?}", view.shape(), view.dtype());
                 return Err(Error::new(&tensor.name, found, expected));
             }
-            let values = &mut parameters[tensor.offset..][..tensor.len()];
-            for (place, bytes) in tensor.places().zip(view.data().chunks_exact(4)) {
-                values[place] = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            }
-            if let Some(bad) = values.iter().find(|value| !value.is_finite()) {
-                return Err(Error::new(&tensor.name, bad, "finite numbers only"));
-            }
+            let numbers = view.data().chunks_exact(4);
+            let number =
+                |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            tensors.push(numbers.map(number).collect());
         }
         let known = |name: &&str| self.tensors().iter().any(|tensor| tensor.name == *name);
         if let Some(extra) = names.iter().find(|name| !known(name)) {
             let expected = format!("only the tensors of the model {}", self.spec().name);
             return Err(Error::new("model file", extra, expected));
         }
-        Ok(parameters)
+        self.from_pytorch(&tensors)
     }
 }
 

@@ -6,6 +6,7 @@
 mod checkpoint;
 mod figures;
 mod keeper;
+mod overview;
 mod page;
 pub mod presets;
 mod sentences;
@@ -14,8 +15,7 @@ mod tables;
 mod tensorboard;
 
 pub use keeper::View;
-pub(crate) use page::{bytes, effect};
-pub(crate) use sentences::{percent, rejected, rounds as rounds_text, verdict};
+pub use overview::Overview;
 
 use crate::core::Error;
 use crate::csv::quoted;
@@ -33,6 +33,7 @@ use std::sync::atomic::AtomicBool;
 use store::{CHECKPOINTS, LOGS, MODELS, Store};
 
 /// Keys of a configuration that are not written where they are empty.
+#[cfg(feature = "command")]
 pub(crate) const KEYS_LEFT_OUT: &[&str] = &["weighting"];
 
 /// The last of the files that are written: where it is, everything else is.
@@ -137,7 +138,7 @@ impl Comparison {
     }
 
     /// For each policy the mean time of its runs on this machine, as far as it is known.
-    pub(crate) fn seconds(&self, folder: &RunFolder) -> Result<Vec<Option<f64>>, CompareError> {
+    fn seconds(&self, folder: &RunFolder) -> Result<Vec<Option<f64>>, CompareError> {
         let mut rounds: BTreeMap<(String, String, String), f64> = BTreeMap::new();
         for line in folder.read(TIMING)?.unwrap_or_default().lines().skip(1) {
             // From the right: a policy's name may contain commas.
@@ -193,6 +194,12 @@ impl Comparison {
         Ok(())
     }
 
+    /// The questions that the figures answer, each with its figure as SVG, in the order of the report.
+    pub fn drawings(&self, summary: &StudySummary) -> Vec<(&'static str, String)> {
+        let figures = self.figures(summary);
+        figures.iter().map(|figure| (figure.heading, figure.figure.to_svg())).collect()
+    }
+
     /// Whether every run is at its end.
     pub fn is_finished(&self) -> bool {
         self.records.iter().all(|record| record.finished)
@@ -246,6 +253,11 @@ pub fn clear(folder: &RunFolder) -> Result<(), CompareError> {
 pub fn write_config(params: &StudyParams, folder: &RunFolder) -> Result<(), CompareError> {
     folder.write(CONFIG, config_text(params)?.as_bytes())?;
     Ok(())
+}
+
+/// The parameters that [`write_config`] stored.
+pub fn read_config(text: &str) -> Result<StudyParams, CompareError> {
+    toml::from_str(text).map_err(|error| CompareError::Unreadable(format!("{CONFIG}: {error}")))
 }
 
 fn config_text(params: &StudyParams) -> Result<String, CompareError> {

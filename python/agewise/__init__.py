@@ -1,0 +1,75 @@
+"""Balanced client participation in federated learning: who trains next?
+
+The core of agewise (:class:`Selector`, :class:`Client`, :func:`theory`, :func:`simulate`), its trainer (:class:`Trainer`,
+:func:`load_data`, :func:`partition`) and its main job (:func:`compare`). ``agewise.flower`` has a strategy for Flower.
+
+>>> selector = Selector("markov-optimal", clients=100, cohort=15, seed=1)
+>>> cohort = selector.select()
+>>> selector.report(cohort.ids)
+"""
+
+from agewise._agewise import __version__
+from agewise.closed_forms import PolicyTheory, Theory, theory
+from agewise.comparison import (
+    Comparison,
+    Preset,
+    compare,
+    presets,
+    read_comparison,
+    resume_comparison,
+)
+from agewise.learning import (
+    Dataset,
+    Evaluation,
+    Images,
+    LocalReport,
+    Partition,
+    Trainer,
+    average,
+    load_data,
+    partition,
+)
+from agewise.selection import (
+    AgeLaw,
+    Client,
+    Cohort,
+    Participation,
+    Policy,
+    Selector,
+    age_law,
+    policies,
+)
+from agewise.simulation import PolicyLoad, Simulation, simulate
+
+__all__ = [
+    "AgeLaw",
+    "Client",
+    "Cohort",
+    "Comparison",
+    "Dataset",
+    "Evaluation",
+    "Images",
+    "LocalReport",
+    "Participation",
+    "Partition",
+    "Policy",
+    "PolicyLoad",
+    "PolicyTheory",
+    "Preset",
+    "Selector",
+    "Simulation",
+    "Theory",
+    "Trainer",
+    "__version__",
+    "age_law",
+    "average",
+    "compare",
+    "load_data",
+    "partition",
+    "policies",
+    "presets",
+    "read_comparison",
+    "resume_comparison",
+    "simulate",
+    "theory",
+]

@@ -1,0 +1,150 @@
+"""What policies do to a population, in closed form: the document of ``agewise theory``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from agewise import _agewise
+from agewise.checks import document, numbers
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyTheory:
+    """One policy in its steady state. X is the number of rounds from one selection of a client to its next."""
+
+    policy: str
+    summary: str
+    #: The weighting for which Sigma is given.
+    weighting: str
+    #: p_0, p_1, ... where the policy is one age law.
+    probabilities: NDArray[np.float64] | None
+    #: The share of clients of each age, where the policy is one age law.
+    steady_state: NDArray[np.float64] | None
+    mean_interval: float
+    var_interval: float
+    #: The longest possible X; None if there is no bound.
+    longest_wait: int | None
+    #: The sum over clients of the variance of their weight; None where no closed form is known.
+    sigma: float | None
+    #: Sigma given that the cohort is not empty.
+    sigma_given_nonempty: float | None
+    #: False if sizes were gathered into classes for Sigma.
+    sigma_exact: bool
+    cohort_mean: float
+    cohort_sd: float
+    #: The probability that nobody takes part.
+    empty_probability: float
+    #: sqrt(Var Y)/T for windows of T rounds.
+    window_sd: dict[int, float]
+    #: Values of X, and the probability of each.
+    intervals: NDArray[np.uint64]
+    interval_probabilities: NDArray[np.float64]
+    #: Round, mean, standard deviation, 2.5% and 97.5% quantile of the cohort after a cold start, if asked for.
+    cold_start: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Theory:
+    """Policies side by side; draws itself in a notebook."""
+
+    clients: int
+    cohort: int
+    max_age: int
+    sizes: str
+    #: 1/m - 1/n: no policy with m clients on average and equal weights has a smaller Sigma.
+    sigma_floor: float
+    policies: list[PolicyTheory]
+    #: The document of ``agewise theory --json``.
+    json: str
+    #: The laws and the distributions of X, as SVG.
+    figure: str
+
+    def __getitem__(self, policy: str) -> PolicyTheory:
+        """A policy by its name with options, as it was asked for.
+
+        >>> theory()["random"].longest_wait is None
+        True
+        """
+        for entry in self.policies:
+            if entry.policy == policy:
+                return entry
+        raise KeyError(policy)
+
+    def _repr_html_(self) -> str:
+        return self.figure
+
+
+def theory(
+    *,
+    clients: int = 100,
+    cohort: int = 15,
+    max_age: int = 10,
+    policies: Sequence[str] | None = None,
+    sizes: str | ArrayLike = "equal",
+    weighting: str | None = None,
+    empty_cohort: str = "force-one",
+    seed: int = 0,
+    cold_start: int = 0,
+) -> Theory:
+    """The theory of policies (all that need no options if none are named) for so many clients, so many of them per round.
+
+    ``sizes`` is a law (``equal``, ``zipf:2.0``, ``lognormal:1.0``), drawn with ``seed``, or a list. With ``cold_start`` the
+    cohorts of age laws in so many rounds from ages 0 are given too.
+
+    >>> found = theory(policies=["random", "oldest-first"])
+    >>> [(entry.policy, round(entry.var_interval, 2)) for entry in found.policies]
+    [('random', 37.78), ('oldest-first', 0.22)]
+    >>> theory(clients=10**9, cohort=10**6, max_age=5000)["markov-optimal"].longest_wait
+    1000
+    """
+    law = sizes if isinstance(sizes, str) else "equal"
+    text, distributions, figure = _agewise.theory(
+        document(
+            {
+                "clients": clients,
+                "cohort": cohort,
+                "max_age": max_age,
+                "policies": None if policies is None else list(policies),
+                "sizes": law,
+                "size_list": None if isinstance(sizes, str) else numbers("sizes", sizes),
+                "weighting": weighting,
+                "empty_cohort": empty_cohort,
+                "seed": seed,
+                "cold_start": cold_start,
+            }
+        )
+    )
+    found = json.loads(text)
+    entries = zip(found.pop("policies"), distributions, strict=True)
+    return Theory(
+        **found,
+        policies=[_policy(entry, *distribution) for entry, distribution in entries],
+        json=text,
+        figure=figure,
+    )
+
+
+def _policy(
+    entry: dict[str, object], x: NDArray[np.uint64], p: NDArray[np.float64]
+) -> PolicyTheory:
+    def array(value: object) -> NDArray[np.float64] | None:
+        return None if value is None else np.asarray(value, dtype=np.float64)
+
+    cold = entry.pop("cold_start", [])
+    rounds = [list(row.values()) for row in cold] if isinstance(cold, list) else []
+    windows = entry.pop("window_sd")
+    assert isinstance(windows, dict)
+    fields: dict[str, object] = entry | {
+        "probabilities": array(entry["probabilities"]),
+        "steady_state": array(entry["steady_state"]),
+        "window_sd": {int(length): sd for length, sd in windows.items()},
+        "intervals": x,
+        "interval_probabilities": p,
+        "cold_start": np.asarray(rounds, dtype=np.float64).reshape(-1, 5),
+    }
+    return PolicyTheory(**fields)  # type: ignore[arg-type]

@@ -1,0 +1,215 @@
+//! Images, data sets, and how clients share them.
+
+use crate::errors::{bad_input, data};
+use agewise::core::{Error, Seed};
+use agewise::data::folders;
+use agewise::learn::data::{
+    ImageShape, Images as LearnImages, PartitionParams, PixelScale, PixelTable, load,
+};
+use agewise::learn::train::Samples;
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArray4, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray4,
+};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Some images with labels, and how their pixels become numbers. Parts of a set share its memory.
+#[pyclass(module = "agewise._agewise", frozen)]
+#[derive(Clone)]
+pub(crate) struct Images {
+    set: LearnImages,
+    /// Which of them; all if absent.
+    indices: Option<Arc<[u32]>>,
+    pixels: Arc<PixelTable>,
+}
+
+impl Images {
+    fn new(images: LearnImages, pixels: Arc<PixelTable>) -> Self {
+        Self { set: images, indices: None, pixels }
+    }
+
+    /// As the trainer takes them.
+    pub(crate) fn samples(&self) -> Samples<'_> {
+        Samples { images: &self.set, indices: self.indices.as_deref(), pixels: &self.pixels }
+    }
+
+    fn numbers(&self) -> Vec<u32> {
+        match &self.indices {
+            Some(indices) => indices.to_vec(),
+            // No set has more than 2^32 images.
+            None => (0..self.set.len() as u32).collect(),
+        }
+    }
+}
+
+#[pymethods]
+impl Images {
+    /// Images from pixels (image, row, column, channel) and labels; `like` are others whose scale is taken over.
+    #[new]
+    #[pyo3(signature = (pixels, labels, classes, scale, like=None))]
+    fn from_arrays(
+        pixels: PyReadonlyArray4<'_, u8>,
+        labels: PyReadonlyArray1<'_, u8>,
+        classes: u32,
+        scale: &str,
+        like: Option<&Self>,
+    ) -> PyResult<Self> {
+        let pixels = pixels.as_array();
+        let (_, height, width, channels) = pixels.dim();
+        let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+        let shape = ImageShape::new(side(channels), side(height), side(width));
+        let bytes: Vec<u8> = pixels.iter().copied().collect();
+        let labels: Vec<u8> = labels.as_array().to_vec();
+        let images = LearnImages::new(shape, classes, bytes, labels).map_err(bad_input)?;
+        let scale: PixelScale = scale.parse().map_err(bad_input)?;
+        let table = match like {
+            Some(like) => Arc::clone(&like.pixels),
+            None => Arc::new(PixelTable::new(scale, &images)),
+        };
+        Ok(Self::new(images, table))
+    }
+
+    fn __len__(&self) -> usize {
+        self.samples().len()
+    }
+
+    /// Height, width and channels.
+    #[getter]
+    fn shape(&self) -> (u32, u32, u32) {
+        let shape = self.set.shape();
+        (shape.height, shape.width, shape.channels)
+    }
+
+    /// The number of classes.
+    #[getter]
+    fn classes(&self) -> u32 {
+        self.set.classes()
+    }
+
+    /// The labels, as an array of their own.
+    #[getter]
+    fn labels<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        let label = |number: u32| self.set.label(number as usize);
+        self.numbers().into_iter().map(label).collect::<Vec<_>>().into_pyarray(py)
+    }
+
+    /// The pixels (image, row, column, channel), as an array of their own.
+    #[getter]
+    fn pixels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray4<u8>>> {
+        let shape = self.set.shape();
+        let sides = [shape.height, shape.width, shape.channels].map(|side| side as usize);
+        let numbers = self.numbers();
+        let mut bytes = Vec::with_capacity(numbers.len() * shape.len());
+        for &number in &numbers {
+            bytes.extend_from_slice(self.set.image(number as usize));
+        }
+        bytes.into_pyarray(py).reshape([numbers.len(), sides[0], sides[1], sides[2]])
+    }
+
+    /// Some of these images, by their places here.
+    fn take(&self, places: Vec<i64>) -> PyResult<Self> {
+        let all = self.samples().len();
+        let number = |place: i64| {
+            let inside = usize::try_from(place).ok().filter(|&place| place < all);
+            let place = inside.ok_or_else(|| {
+                let expected = format!("places from 0 to {}", all.saturating_sub(1));
+                bad_input(Error::new("indices", place, expected))
+            })?;
+            Ok(self.indices.as_ref().map_or(place as u32, |indices| indices[place]))
+        };
+        let indices: Vec<u32> = places.into_iter().map(number).collect::<PyResult<_>>()?;
+        Ok(Self { indices: Some(indices.into()), ..self.clone() })
+    }
+}
+
+/// A data set by its name: training and test images.
+#[pyfunction]
+#[pyo3(signature = (name, folder=None, scale="standardised"))]
+pub(crate) fn load_data(
+    py: Python<'_>,
+    name: &str,
+    folder: Option<PathBuf>,
+    scale: &str,
+) -> PyResult<(Images, Images)> {
+    let scale: PixelScale = scale.parse().map_err(bad_input)?;
+    let loaded = py.detach(|| load(name, &folders(folder.as_deref())));
+    let dataset = loaded.map_err(|error| data(&error))?;
+    // Test images are scaled by what the training images are like.
+    let table = Arc::new(PixelTable::new(scale, &dataset.train));
+    Ok((Images::new(dataset.train, Arc::clone(&table)), Images::new(dataset.test, table)))
+}
+
+/// Who has which images.
+#[pyclass(module = "agewise._agewise", frozen)]
+pub(crate) struct Partition {
+    inner: agewise::learn::data::Partition,
+    images: Images,
+}
+
+/// Shares images among clients.
+#[pyfunction]
+pub(crate) fn partition(
+    py: Python<'_>,
+    images: &Images,
+    clients: u64,
+    law: &str,
+    sizes: &str,
+    least: u64,
+    seed: u64,
+) -> PyResult<Partition> {
+    if images.indices.is_some() {
+        let value = format!("{} of {}", images.samples().len(), images.set.len());
+        let expected = "a whole set, not a part that take() or of() gave";
+        return Err(bad_input(Error::new("images", value, expected)));
+    }
+    let law = law.parse().map_err(bad_input)?;
+    let sizes = sizes.parse().map_err(bad_input)?;
+    let params = PartitionParams { law, sizes, clients, least, seed: Seed(seed) };
+    let checked = params.check(&images.set).map_err(bad_input)?;
+    Ok(Partition { inner: py.detach(|| checked.split()), images: images.clone() })
+}
+
+impl Partition {
+    fn client(&self, client: i64) -> PyResult<usize> {
+        let clients = self.inner.clients();
+        let inside = usize::try_from(client).ok().filter(|&client| client < clients);
+        inside.ok_or_else(|| {
+            let expected = format!("clients from 0 to {}", clients - 1);
+            bad_input(Error::new("client", client, expected))
+        })
+    }
+}
+
+#[pymethods]
+impl Partition {
+    /// The number of clients.
+    #[getter]
+    fn clients(&self) -> usize {
+        self.inner.clients()
+    }
+
+    /// How many images each client has.
+    #[getter]
+    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        self.inner.sizes().into_iter().map(|size| size as u64).collect::<Vec<_>>().into_pyarray(py)
+    }
+
+    /// How many images of each class each client has.
+    #[getter]
+    fn histograms<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u32>>> {
+        let classes = self.images.set.classes() as usize;
+        self.inner.histograms().concat().into_pyarray(py).reshape([self.inner.clients(), classes])
+    }
+
+    /// The images of one client, by their numbers.
+    fn indices<'py>(&self, py: Python<'py>, client: i64) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        Ok(self.inner.of(self.client(client)?).to_vec().into_pyarray(py))
+    }
+
+    /// The images of one client.
+    fn of(&self, client: i64) -> PyResult<Images> {
+        let indices = self.inner.of(self.client(client)?);
+        Ok(Images { indices: Some(indices.into()), ..self.images.clone() })
+    }
+}

@@ -1,0 +1,37 @@
+//! The Python package: a thin skin over the crates of agewise. What comes from Python is turned into their parameters and checked by them; what
+//! they answer is turned into arrays and JSON. Nothing is computed here.
+
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "arguments are made from Python's objects for the call"
+)]
+
+mod comparison;
+mod data;
+mod errors;
+mod selector;
+mod trainer;
+mod work;
+
+use pyo3::prelude::*;
+
+/// The module behind the package `agewise`.
+#[pymodule]
+fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<selector::Selector>()?;
+    module.add_class::<selector::Client>()?;
+    module.add_class::<data::Images>()?;
+    module.add_class::<data::Partition>()?;
+    module.add_class::<trainer::Trainer>()?;
+    module.add_class::<comparison::Job>()?;
+    module.add_function(wrap_pyfunction!(work::policies, module)?)?;
+    module.add_function(wrap_pyfunction!(work::age_law, module)?)?;
+    module.add_function(wrap_pyfunction!(work::theory, module)?)?;
+    module.add_function(wrap_pyfunction!(work::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(data::load_data, module)?)?;
+    module.add_function(wrap_pyfunction!(data::partition, module)?)?;
+    module.add_function(wrap_pyfunction!(trainer::average, module)?)?;
+    module.add_function(wrap_pyfunction!(comparison::presets, module)?)?;
+    Ok(())
+}

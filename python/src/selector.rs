@@ -1,0 +1,315 @@
+//! Who trains next: [`Selector`] for whoever coordinates, [`Client`] for one that decides alone.
+
+use crate::errors::{bad_input, read};
+use agewise::core::metrics::Participation;
+use agewise::core::theory::WINDOW_LENGTHS;
+use agewise::core::{
+    self, Availability, Cohort, EmptyCohort, Error, Lots, Policy, PolicySpec, Report, Seed,
+    SelectorState, SettingParams, Sizes, Start, Stream, Weighting, build_policy, find_policy,
+};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use serde::{Deserialize, Serialize};
+
+/// What a selector is made from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    policy: String,
+    clients: u64,
+    cohort: u64,
+    max_age: u64,
+    seed: u64,
+    start: String,
+    weighting: Option<String>,
+    sizes: Option<Vec<f64>>,
+    empty_cohort: String,
+}
+
+/// What goes into a state: all that is needed to go on exactly, and what it belongs to.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stored {
+    version: u32,
+    policy: String,
+    clients: u64,
+    cohort: u64,
+    max_age: u64,
+    seed: u64,
+    sizes: Option<Vec<f64>>,
+    selector: SelectorState,
+    participation: Participation,
+}
+
+const VERSION: u32 = 1;
+
+impl Options {
+    fn setting(&self) -> core::Result<core::Setting> {
+        SettingParams {
+            sizes: self.sizes.clone().map(Sizes::new).transpose()?,
+            empty_cohort: match self.empty_cohort.as_str() {
+                "force-one" => EmptyCohort::ForceOne,
+                "skip" => EmptyCohort::Skip,
+                other => return Err(Error::new("empty_cohort", other, "force-one or skip")),
+            },
+            ..SettingParams::new(self.clients, self.cohort, self.max_age)
+        }
+        .check()
+    }
+
+    fn start(&self) -> core::Result<Start> {
+        match self.start.as_str() {
+            "stationary" => Ok(Start::Stationary),
+            "cold" => Ok(Start::Cold),
+            other => Err(Error::new("start", other, "stationary or cold")),
+        }
+    }
+
+    fn selector(&self) -> core::Result<core::Selector> {
+        let spec: PolicySpec = self.policy.parse()?;
+        let weighting = match &self.weighting {
+            Some(name) => name.parse::<Weighting>()?,
+            None => find_policy(spec.name())?.weighting,
+        };
+        let (seed, start) = (Seed(self.seed), self.start()?);
+        Ok(core::Selector::new(&spec, self.setting()?, seed, start)?.weighing(weighting))
+    }
+}
+
+/// Chooses cohorts by a policy of the core, and credits those who reported.
+#[pyclass(module = "agewise._agewise")]
+pub(crate) struct Selector {
+    options: Options,
+    inner: core::Selector,
+    watched: Participation,
+    /// The cohort of the present round, once it was asked for.
+    chosen: Option<Cohort>,
+}
+
+#[pymethods]
+impl Selector {
+    #[new]
+    fn new(options: &str) -> PyResult<Self> {
+        let options: Options = read("selector", options)?;
+        let inner = options.selector().map_err(bad_input)?;
+        let watched = Participation::new(inner.setting().clients(), &WINDOW_LENGTHS);
+        Ok(Self { options, inner, watched, chosen: None })
+    }
+
+    /// The round that is about to be played, from 0.
+    #[getter]
+    fn round(&self) -> u64 {
+        self.inner.round()
+    }
+
+    /// The age of every client.
+    #[getter]
+    fn ages<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        self.inner.ages().iter().collect::<Vec<_>>().into_pyarray(py)
+    }
+
+    /// Other data sizes, from now on.
+    fn set_sizes(&mut self, sizes: Vec<f64>) -> PyResult<()> {
+        if self.options.sizes.as_ref() == Some(&sizes) {
+            return Ok(());
+        }
+        let options = Options { sizes: Some(sizes), ..self.options.clone() };
+        let mut inner = options.selector().map_err(bad_input)?;
+        inner.restore(self.inner.state()).map_err(bad_input)?;
+        (self.options, self.inner, self.chosen) = (options, inner, None);
+        Ok(())
+    }
+
+    /// Losses of all clients, NaN where one is not known.
+    fn note_losses(&mut self, losses: PyReadonlyArray1<'_, f32>) -> PyResult<()> {
+        let clients = self.inner.setting().clients();
+        let losses = losses.as_array();
+        if losses.len() != clients as usize {
+            let value = format!("a list of {}", losses.len());
+            let expected = format!("one entry for each of the {clients} clients");
+            return Err(bad_input(Error::new("losses", value, expected)));
+        }
+        let known = (0..).zip(losses).filter(|(_, loss)| !loss.is_nan());
+        let said: Vec<Report> =
+            known.map(|(client, &loss)| report(client, Some(loss), None)).collect();
+        self.inner.note(&said).map_err(bad_input)
+    }
+
+    /// The cohort of the present round: clients, weights, round, and whether one was forced.
+    #[pyo3(signature = (available=None))]
+    #[allow(clippy::type_complexity, reason = "the four fields of Python's Cohort, in order")]
+    fn select<'py>(
+        &mut self,
+        py: Python<'py>,
+        available: Option<PyReadonlyArray1<'py, bool>>,
+    ) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>, u64, bool)> {
+        let mask = available.map(|mask| mask.as_array().to_vec());
+        let inner = &mut self.inner;
+        let availability = mask.as_deref().map_or(Availability::Everyone, Availability::Only);
+        let cohort = py.detach(|| inner.select(availability)).map_err(bad_input)?;
+        let clients = cohort.clients.clone().into_pyarray(py);
+        let weights = cohort.weights.clone().into_pyarray(py);
+        let (round, forced) = (cohort.round, cohort.forced);
+        self.chosen = Some(cohort);
+        Ok((clients, weights, round, forced))
+    }
+
+    /// Ends the round; these clients are credited.
+    #[pyo3(signature = (clients, losses=None, durations=None))]
+    fn report(
+        &mut self,
+        py: Python<'_>,
+        clients: Vec<u32>,
+        losses: Option<Vec<f32>>,
+        durations: Option<Vec<f32>>,
+    ) -> PyResult<()> {
+        for (field, list) in [("losses", &losses), ("durations", &durations)] {
+            if let Some(list) = list.as_ref().filter(|list| list.len() != clients.len()) {
+                let value = format!("a list of {}", list.len());
+                let expected = format!("one entry for each of the {} clients", clients.len());
+                return Err(bad_input(Error::new(field, value, expected)));
+            }
+        }
+        let figure = |list: &Option<Vec<f32>>, at: usize| {
+            list.as_ref().map(|list| list[at]).filter(|value| !value.is_nan())
+        };
+        let reports: Vec<Report> = (0..)
+            .zip(&clients)
+            .map(|(at, &client)| report(client, figure(&losses, at), figure(&durations, at)))
+            .collect();
+        let (inner, watched, chosen) = (&mut self.inner, &mut self.watched, &self.chosen);
+        py.detach(|| {
+            let ages = inner.ages().clone();
+            inner.finish(&reports)?;
+            watched.record(&credited(clients, chosen.as_ref(), ages.round()), &ages);
+            Ok(())
+        })
+        .map_err(|error: Error| bad_input(error))?;
+        self.chosen = None;
+        Ok(())
+    }
+
+    /// Participation so far, as JSON.
+    fn metrics(&self) -> PyResult<String> {
+        let summary = self.watched.summary(self.inner.ages());
+        serde_json::to_string(&summary).map_err(bad_input)
+    }
+
+    /// What has to be kept to go on later.
+    fn state(&self) -> PyResult<Vec<u8>> {
+        let Options { policy, clients, cohort, max_age, seed, sizes, .. } = self.options.clone();
+        let stored = Stored {
+            version: VERSION,
+            policy,
+            clients,
+            cohort,
+            max_age,
+            seed,
+            sizes,
+            selector: self.inner.state(),
+            participation: self.watched.clone(),
+        };
+        serde_json::to_vec(&stored).map_err(bad_input)
+    }
+
+    /// Goes on from a state; after an error everything is as it was.
+    fn load_state(&mut self, state: &[u8]) -> PyResult<()> {
+        let wrong =
+            |error| bad_input(Error::new("state", error, "what state() of a Selector gave"));
+        let stored: Stored = serde_json::from_slice(state).map_err(wrong)?;
+        let mine = &self.options;
+        let pairs = [
+            ("version", stored.version.to_string(), VERSION.to_string()),
+            ("policy", stored.policy, mine.policy.clone()),
+            ("clients", stored.clients.to_string(), mine.clients.to_string()),
+            ("cohort", stored.cohort.to_string(), mine.cohort.to_string()),
+            ("max_age", stored.max_age.to_string(), mine.max_age.to_string()),
+            ("seed", stored.seed.to_string(), mine.seed.to_string()),
+        ];
+        for (field, theirs, ours) in pairs {
+            if theirs != ours {
+                let expected = format!("{ours}, as in this Selector");
+                return Err(bad_input(Error::new(format!("state({field})"), theirs, expected)));
+            }
+        }
+        let options = Options { sizes: stored.sizes, ..self.options.clone() };
+        let mut inner = options.selector().map_err(bad_input)?;
+        inner.restore(stored.selector).map_err(bad_input)?;
+        self.watched.resume(stored.participation).map_err(bad_input)?;
+        (self.options, self.inner, self.chosen) = (options, inner, None);
+        Ok(())
+    }
+}
+
+fn report(client: u32, loss: Option<f32>, duration: Option<f32>) -> Report {
+    Report { client, loss, duration }
+}
+
+/// Who was credited, as a cohort: those that were chosen share the whole weight, anyone else's counts alike.
+fn credited(mut clients: Vec<u32>, chosen: Option<&Cohort>, round: u64) -> Cohort {
+    clients.sort_unstable();
+    let weight = |client: &u32| {
+        let chosen = chosen?;
+        let place = chosen.clients.binary_search(client).ok()?;
+        Some(chosen.weights[place])
+    };
+    let known: Option<Vec<f64>> = clients.iter().map(weight).collect();
+    let total: f64 = chosen.map_or(1.0, |chosen| chosen.weights.iter().sum());
+    let mut weights = known.unwrap_or_else(|| vec![1.0; clients.len()]);
+    let sum: f64 = weights.iter().sum();
+    if sum > 0.0 {
+        for weight in &mut weights {
+            *weight *= total / sum;
+        }
+    }
+    Cohort { round, clients, weights, forced: chosen.is_some_and(|chosen| chosen.forced) }
+}
+
+/// One client's own side of a decentralised policy.
+#[pyclass(module = "agewise._agewise", frozen)]
+pub(crate) struct Client {
+    policy: Box<dyn Policy>,
+    seed: Seed,
+    number: u32,
+    first_age: u64,
+}
+
+#[pymethods]
+impl Client {
+    #[new]
+    fn new(options: &str, client: u64) -> PyResult<Self> {
+        let options: Options = read("client", options)?;
+        let setting = options.setting().map_err(bad_input)?;
+        let spec: PolicySpec = options.policy.parse().map_err(bad_input)?;
+        let policy = build_policy(&spec, &setting).map_err(bad_input)?;
+        if policy.local_rule().is_none() {
+            let expected = "a policy in which clients decide on their own";
+            return Err(bad_input(Error::new("policy", spec, expected)));
+        }
+        let number = u32::try_from(client).ok().filter(|&client| client < setting.clients());
+        let Some(client) = number else {
+            let expected = format!("clients from 0 to {}", setting.clients() - 1);
+            return Err(bad_input(Error::new("client", client, expected)));
+        };
+        let seed = Seed(options.seed);
+        let first_age = match options.start().map_err(bad_input)? {
+            Start::Stationary => policy.first_ages(&setting, seed)[client as usize],
+            Start::Cold => 0,
+        };
+        Ok(Self { policy, seed, number: client, first_age })
+    }
+
+    /// Its age before round 0.
+    #[getter]
+    fn first_age(&self) -> u64 {
+        self.first_age
+    }
+
+    /// Whether it takes part in a round, given its age.
+    fn takes_part(&self, round: u64, age: u64) -> bool {
+        let lot = Lots::new(self.seed, Stream::LOT, round).of(u64::from(self.number));
+        // Made with such a rule only.
+        let rule = self.policy.local_rule();
+        rule.is_some_and(|rule| rule.takes_part(round, self.number, age, lot))
+    }
+}
