@@ -8,6 +8,24 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = [
+    "__version__",
+    "Selector",
+    "Client",
+    "Images",
+    "Partition",
+    "Trainer",
+    "Job",
+    "policies",
+    "age_law",
+    "theory",
+    "simulate",
+    "load_data",
+    "partition",
+    "average",
+    "presets",
+]
+
 __version__: str
 
 @final

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agewise import _agewise
-from agewise.checks import document
+from agewise.checks import document, positive
 
 #: What hears how a comparison goes: the policy, the seed, the rounds played, and the accuracy if it was just measured.
 Progress = Callable[[str, int, int, "float | None"], object]
@@ -85,7 +85,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """A table and the figures, on their own: no script, no style sheet, nothing that others on the page could change."""
-        cell = "padding:2px 10px;border-bottom:1px solid #8886;text-align:"
+        cell = "padding:2px 8px;border-bottom:1px solid #8886;white-space:nowrap;text-align:"
 
         def row(tag: str, cells: list[str]) -> str:
             sides = ["left"] + ["right"] * (len(cells) - 1)
@@ -95,23 +95,25 @@ class Comparison:
             )
             return f"<tr>{inner}</tr>"
 
-        def figure(question: str, svg: str) -> str:
+        def figure(place: int, question: str, svg: str) -> str:
             data = base64.b64encode(svg.encode()).decode()
             picture = (
                 f'<img alt="{html.escape(question)}" '
                 f'style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{data}">'
             )
-            return f"<details open><summary>{html.escape(question)}</summary>{picture}</details>"
+            # The first two say the most; the others are a click away.
+            shown = " open" if place < 2 else ""
+            return f"<details{shown}><summary>{html.escape(question)}</summary>{picture}</details>"
 
         notes = [note for note in (self.caution, self.verdict) if note]
         parts = [
             f"<p><b>{html.escape(self.title)}</b></p>",
-            '<table style="border-collapse:collapse">',
+            '<div style="overflow-x:auto"><table style="border-collapse:collapse;font-size:90%">',
             row("th", self.columns),
             *(row("td", cells) for cells in self.rows),
-            "</table>",
+            "</table></div>",
             *(f"<p>{html.escape(note)}</p>" for note in notes),
-            *(figure(question, svg) for question, svg in self.figures.items()),
+            *(figure(place, *drawn) for place, drawn in enumerate(self.figures.items())),
             f"<p>All of it, explained: <code>{html.escape(str(self.report))}</code></p>",
         ]
         return "<div>" + "".join(parts) + "</div>"
@@ -145,6 +147,7 @@ def compare(
     >>> [row[0] for row in found.rows], found.finished, found.report.exists()
     (['random', 'oldest-first'], True, True)
     """
+    _threads(threads)
     named: dict[str, Any] = {}
     if preset is not None:
         known = {entry.name: entry.params for entry in presets()}
@@ -169,6 +172,7 @@ def resume_comparison(
     progress: Progress | bool = True,
 ) -> Comparison:
     """Goes on with a comparison that was interrupted, and ends with the same bytes as if nothing had happened."""
+    _threads(threads)
     return _play(_agewise.Job.open(folder, data_folder), threads, progress)
 
 
@@ -178,6 +182,12 @@ def read_comparison(
     """A comparison from its folder, as far as it was played, by Python or by the command."""
     job = _agewise.Job.open(folder, data_folder)
     return _comparison(job, job.read())
+
+
+def _threads(threads: int | None) -> None:
+    """Checked before a folder is made."""
+    if threads is not None:
+        positive("threads", threads)
 
 
 def _play(job: _agewise.Job, threads: int | None, progress: Progress | bool) -> Comparison:

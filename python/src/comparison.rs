@@ -136,11 +136,8 @@ impl Job {
         threads: Option<usize>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Shown> {
-        let threads = match threads {
-            Some(0) => return Err(bad_input(Error::new("threads", 0, "1 or more"))),
-            Some(threads) => threads,
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        };
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.unwrap_or_else(cores).max(1);
         let stop = AtomicBool::new(false);
         let study = py.detach(|| self.study()).map_err(comparison)?;
         let test_counts = study.test_counts();

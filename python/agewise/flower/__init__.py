@@ -1,0 +1,27 @@
+"""agewise in Flower: who trains next is decided by age, in a strategy or by the clients themselves.
+
+- [`AgeStrategy`][agewise.flower.AgeStrategy] takes the place of Flower's `FedAvg` in a ServerApp.
+- `identify` and `identity_mod` let a ClientApp say which partition it holds.
+- `age_mod` lets each client decide on its own whether it trains (the decentralised mode).
+
+```python
+from flwr.clientapp import ClientApp
+from agewise.flower import AgeStrategy, identify
+
+app = identify(ClientApp())
+strategy = AgeStrategy(policy="oldest-first", clients=100, cohort=15, seed=1)
+```
+"""
+
+try:
+    import flwr as _flwr  # noqa: F401  (only to say what is missing)
+except ImportError as missing:
+    raise ImportError(
+        "agewise.flower needs Flower 1.30 or newer, which is not installed: "
+        'pip install "agewise[flower]"'
+    ) from missing
+
+from agewise.flower.client import age_mod, identify, identity_mod
+from agewise.flower.strategy import AgeStrategy
+
+__all__ = ["AgeStrategy", "age_mod", "identify", "identity_mod"]

@@ -1,0 +1,185 @@
+"""Which replies count, and what they weigh.
+
+Flower's FedAvg stops the whole run at a reply that does not fit the others. Here such a reply is
+left out and named in the log, and its client is not credited.
+"""
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+
+from agewise.flower.keys import LOGGER, PARTITION_KEY
+
+#: The core keeps what clients report with 32 bits.
+_LARGEST = float(np.finfo(np.float32).max)
+
+#: Names and shapes of arrays.
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+#: What FedAvg wants to be the same in all replies: the names of the two records, the shapes of the
+#: arrays, and the names of the metrics (with the lengths of those that are lists).
+Layout = tuple[str, Shapes, str, frozenset[tuple[str, int | None]]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known of a round between asking and aggregating."""
+
+    group: str = ""
+    """The round, as it stands in the messages and so in the replies to them."""
+    arrays: ArrayRecord | None = None
+    """What was sent."""
+    nodes: Mapping[int, int] = field(default_factory=dict)
+    """The number under which each node was asked."""
+    weights: Mapping[int, float] = field(default_factory=dict)
+    """The weight of each number, where the core weighs."""
+
+    def replies_among(self, replies: Iterable[Message]) -> list[Message]:
+        """The replies of those who were asked in this round, one of each."""
+        kept: dict[int, Message] = {}
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            if node not in self.nodes:
+                refuse(reply, "it was not asked in this round")
+            elif reply.has_content() and reply.metadata.group_id != self.group:
+                refuse(reply, f"it answers round {reply.metadata.group_id}, not {self.group}")
+            elif node in kept:
+                refuse(reply, "it has replied before in this round")
+            else:
+                kept[node] = reply
+        return list(kept.values())
+
+
+@dataclass(frozen=True)
+class Update:
+    """A reply that counts, and whose it is."""
+
+    number: int
+    reply: Message
+    layout: Layout
+
+    @property
+    def metrics(self) -> MetricRecord:
+        """The metrics of the reply."""
+        return next(iter(self.reply.content.metric_records.values()))
+
+    def figure(self, key: str) -> float:
+        """A metric, or NaN where the reply has no such number that the core could keep."""
+        value = self.metrics.get(key)
+        if isinstance(value, int | float) and abs(value) <= _LARGEST:
+            return float(value)
+        return math.nan
+
+
+def shapes_of(arrays: ArrayRecord) -> Shapes:
+    """Names and shapes, in an order of their own."""
+    return tuple(sorted((name, tuple(array.shape)) for name, array in arrays.items()))
+
+
+def read_update(
+    number: int, reply: Message, weight_key: str | None, *, trained: bool
+) -> Update | str:
+    """The reply as an update, or what is wrong with it. Without a key, its weight is not read."""
+    content = reply.content
+    if len(content.metric_records) != 1:
+        return f"{len(content.metric_records)} MetricRecords, expected 1"
+    ((metrics_name, metrics),) = content.metric_records.items()
+    weight = 0 if weight_key is None else metrics.get(weight_key)
+    if not isinstance(weight, int | float) or not 0 <= weight <= _LARGEST:
+        return f"metric {weight_key!r} is {weight!r}, expected a number of at least 0"
+    names = frozenset(
+        (name, len(value) if isinstance(value, list) else None)
+        for name, value in metrics.items()
+        if name != PARTITION_KEY
+    )
+    if not trained:
+        return Update(number, reply, ("", (), metrics_name, names))
+    if len(content.array_records) != 1:
+        return f"{len(content.array_records)} ArrayRecords, expected 1"
+    ((arrays_name, arrays),) = content.array_records.items()
+    wrong = _wrong_array(arrays)
+    if wrong is not None:
+        return wrong
+    return Update(number, reply, (arrays_name, shapes_of(arrays), metrics_name, names))
+
+
+def _wrong_array(arrays: ArrayRecord) -> str | None:
+    for name, array in arrays.items():
+        try:
+            values = array.numpy()
+        except (ValueError, TypeError, OSError, EOFError) as error:
+            return f"array {name!r} cannot be read: {error}"
+        if values.shape != tuple(array.shape):
+            return f"array {name!r} has shape {values.shape}, expected {tuple(array.shape)}"
+        if values.dtype.kind not in "fiub":
+            return f"array {name!r} has type {values.dtype}, expected numbers"
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            return f"array {name!r} has values that are infinite or not a number"
+    return None
+
+
+def of_one_layout(updates: Iterable[Update], sent: ArrayRecord | None) -> list[Update]:
+    """The updates of the layout that most of them have, by increasing number.
+
+    Between layouts of equally many updates, the one that was sent to the clients wins, then that of
+    the lowest number.
+    """
+    ordered = sorted(updates, key=lambda update: update.number)
+    counts = Counter(update.layout for update in ordered)
+    if len(counts) <= 1:
+        return ordered
+    asked = None if sent is None else shapes_of(sent)
+    common = max(counts, key=lambda layout: (counts[layout], layout[1] == asked))
+    for update in ordered:
+        if update.layout != common:
+            why = "its arrays or metrics have other names or shapes than those of most replies"
+            refuse(update.reply, why)
+    return [update for update in ordered if update.layout == common]
+
+
+def refuse(reply: Message, why: str) -> None:
+    """Says that a reply does not count."""
+    LOGGER.warning("agewise: reply of node %d does not count: %s", reply.metadata.src_node_id, why)
+
+
+def for_average(
+    updates: Sequence[Update], key: str, weights: Sequence[float] | None, *, named: bool
+) -> list[Message]:
+    """The replies as FedAvg shall average them; none if they weigh nothing.
+
+    Weights take the place of the metric that FedAvg weighs by. The partition id is no metric to be
+    averaged: it is left out, unless names are wanted and all replies have one. The replies
+    themselves stay as they are; the arrays are shared.
+    """
+    named = named and all(PARTITION_KEY in update.metrics for update in updates)
+    found = [update.figure(key) for update in updates] if weights is None else weights
+    if math.fsum(found) <= 0:
+        return []
+    messages = []
+    for update, weight in zip(updates, found, strict=True):
+        metrics = MetricRecord(dict(update.metrics))
+        if not named:
+            metrics.pop(PARTITION_KEY, None)
+        if weights is not None:
+            metrics[key] = weight
+        content = update.reply.content
+        records = RecordDict(dict(content.array_records.items()))
+        (name,) = content.metric_records
+        records[name] = metrics
+        message = copy.copy(update.reply)
+        message.content = records
+        messages.append(message)
+    return messages
+
+
+def move_by(share: float, old: ArrayRecord, mean: ArrayRecord) -> ArrayRecord:
+    """The model that has gone `share` of the way from `old` to `mean`."""
+    moved = {}
+    for name, array in mean.items():
+        values, before = array.numpy(), old[name].numpy()
+        moved[name] = Array((before + share * (values - before)).astype(values.dtype))
+    return ArrayRecord(moved)

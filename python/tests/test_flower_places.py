@@ -1,0 +1,206 @@
+"""Which node is which client, when nodes come, go, say nothing or say the wrong thing."""
+
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed")
+
+from flower_world import World, counting_app, model  # noqa: E402
+from flwr.app import ConfigRecord  # noqa: E402
+
+from agewise import Selector  # noqa: E402
+from agewise.flower import AgeStrategy, identify, identity_mod  # noqa: E402
+
+TRAIN = "train"
+
+
+def strategy(clients: int = 8, cohort: int = 3, **more: object) -> AgeStrategy:
+    return AgeStrategy(
+        clients=clients,
+        cohort=cohort,
+        policy="oldest-first",
+        seed=4,
+        fraction_evaluate=0.0,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def asked_nodes(chosen: AgeStrategy, world: World) -> list[int]:
+    """The nodes that would be asked now, by increasing number."""
+    messages = chosen.configure_train(1, model(0.0), ConfigRecord(), world)
+    return [message.metadata.dst_node_id for message in messages]
+
+
+def played(rounds: int, clients: int = 8, cohort: int = 3) -> list[list[int]]:
+    """The cohorts of the core, if all report."""
+    selector = Selector("oldest-first", clients, cohort, seed=4)
+    cohorts = []
+    for _ in range(rounds):
+        cohorts.append(selector.select().ids.tolist())
+        selector.report(cohorts[-1])
+    return cohorts
+
+
+def test_cohorts_are_those_of_the_core_whatever_the_node_ids() -> None:
+    for seed in range(5):
+        world = World(identify(counting_app()), 8, seed)
+        strategy().start(world, model(0.0), 6)
+        assert [world.partitions(TRAIN, t) for t in range(1, 7)] == played(6)
+        assert sorted(world.queries()) == sorted(world.contexts), "each node is asked once"
+
+
+def test_a_node_that_comes_back_under_another_id_has_its_old_age() -> None:
+    world = World(identify(counting_app()), 8, 1)
+    chosen = strategy()
+    chosen.start(world, model(0.0), 2)
+    for partition in range(8):
+        world.disconnect(world.node_of(partition))
+        world.connect(partition)
+    chosen.start(world, model(0.0), 4)
+    assert [world.partitions(TRAIN, t) for t in range(3, 7)] == played(6)[2:]
+
+
+def test_who_is_away_is_not_asked_and_grows_older() -> None:
+    world = World(identify(counting_app()), 8, 1)
+    chosen = strategy()
+    away = played(1)[0][0]
+    world.disconnect(world.node_of(away))
+    chosen.start(world, model(0.0), 3)
+    assert all(away not in world.partitions(TRAIN, t) for t in range(1, 4))
+    world.connect(away)
+    chosen.start(world, model(0.0), 1)
+    assert away in world.partitions(TRAIN, 4), "the oldest of all"
+
+
+def test_apps_that_say_nothing_get_free_places(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(counting_app(), 8, 1)
+    chosen = strategy()
+    chosen.start(world, model(0.0), 8)
+    expected = played(8)
+    by_id = sorted(world.contexts)
+    for server_round in range(1, 9):
+        asked = [
+            message.metadata.dst_node_id
+            for message in world.sent
+            if message.metadata.message_type == TRAIN
+            and message.content["config"]["server-round"] == server_round
+        ]
+        assert [by_id.index(node) for node in asked] == expected[server_round - 1]
+    assert "8 of 8 new nodes did not say which partition they hold" in caplog.text
+
+
+def test_a_train_reply_moves_a_node_to_its_partition() -> None:
+    world = World(counting_app(identity_mod), 8, 1)
+    chosen = strategy()
+    chosen.start(world, model(0.0), 1)
+    first = world.partitions(TRAIN, 1)
+    ages = chosen._selector.ages  # noqa: SLF001
+    # Credited are the partitions that trained, not the places under which they were asked.
+    assert [number for number in range(8) if ages[number] == 0] == sorted(first)
+    chosen.start(world, model(0.0), 20)
+    # In 20 rounds everybody has said its name, so the last rounds are a rotation of all.
+    last = [number for t in range(17, 22) for number in world.partitions(TRAIN, t)]
+    assert set(last) == set(range(8))
+
+
+def test_two_nodes_of_one_partition(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(identify(counting_app()), 8, 1)
+    world.connect(3)
+    chosen = strategy(cohort=8)
+    result = chosen.start(world, model(0.0), 2)
+    assert result.train_metrics_clientapp[2]["agewise-reported"] == 8
+    assert sorted(world.partitions(TRAIN, 2)) == list(range(8))
+    assert caplog.text.count("is left out: partition id 3 is that of node") == 1
+
+
+def test_the_second_of_two_takes_over_when_the_first_goes() -> None:
+    world = World(identify(counting_app()), 8, 1)
+    first = world.node_of(3)
+    chosen = strategy(cohort=8)
+    chosen.start(world, model(0.0), 1)
+    second = world.connect(3, node=1)
+    chosen.start(world, model(0.0), 1)
+    nodes = [m.metadata.dst_node_id for m in world.sent if m.metadata.message_type == TRAIN]
+    assert nodes.count(first) == 2 and second not in nodes, "a lower id takes nothing away"
+    world.disconnect(first)
+    chosen.start(world, model(0.0), 1)
+    assert world.sent[-8:][3].metadata.dst_node_id == second
+
+
+@pytest.mark.parametrize("partition", [8, -1, 10**12])
+def test_a_partition_that_does_not_exist(partition: int, caplog: pytest.LogCaptureFixture) -> None:
+    world = World(identify(counting_app()), 7, 1)
+    node = world.connect(partition)
+    result = strategy(cohort=8).start(world, model(0.0), 2)
+    assert result.train_metrics_clientapp[2]["agewise-reported"] == 7
+    said = f"node {node} is left out: partition id {partition}, expected 0 to 7"
+    assert caplog.text.count(said) == 1
+
+
+@pytest.mark.parametrize("partition", [None, "three", True, 2.5])
+def test_a_node_without_a_number_is_a_guest(partition: object) -> None:
+    world = World(identify(counting_app()), 0, 1)
+    for number in (0, 1, 2, 4, 5, 6, 7):
+        world.connect(number)
+    guest = world.connect(partition)
+    chosen = strategy(cohort=8)
+    assert asked_nodes(chosen, world)[3] == guest, "3 was free"
+    # The owner of 3 comes, and the guest makes way.
+    owner = world.connect(3)
+    nodes = asked_nodes(chosen, world)
+    assert nodes[3] == owner and guest not in nodes
+
+
+def test_a_guest_does_not_take_the_place_of_a_client_that_is_away() -> None:
+    world = World(identify(counting_app()), 4, 1)
+    chosen = strategy(cohort=8)
+    sure = asked_nodes(chosen, world)
+    world.disconnect(sure[0])
+    guest = world.connect(None)
+    assert asked_nodes(chosen, world) == [*sure[1:], guest]
+
+
+def test_a_node_does_not_change_places_at_will() -> None:
+    world = World(identify(counting_app(identity_mod)), 8, 1)
+    chosen = strategy(cohort=8)
+    sure = asked_nodes(chosen, world)
+    world.contexts[sure[2]].node_config["partition-id"] = 5
+    chosen.start(world, model(0.0), 2)
+    assert asked_nodes(chosen, world) == sure
+
+
+def test_more_nodes_than_clients(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(counting_app(), 11, 1)
+    result = strategy(cohort=8).start(world, model(0.0), 3)
+    assert result.train_metrics_clientapp[3]["agewise-asked"] == 8
+    assert caplog.text.count("is left out: all 8 places are taken") == 3
+
+
+def test_a_guest_keeps_its_place_while_others_come_and_go() -> None:
+    world = World(counting_app(), 4, 1)
+    chosen = strategy(cohort=8)
+    before = asked_nodes(chosen, world)
+    gone = before[1]
+    context = world.contexts.pop(gone)
+    newcomer = world.connect(None, node=1)
+    seated = asked_nodes(chosen, world)
+    assert seated == [before[0], newcomer, *before[2:]]
+    world.contexts[gone] = context
+    seated = asked_nodes(chosen, world)
+    assert seated == [before[0], newcomer, *before[2:], gone], "who is there keeps the place"
+
+
+def test_it_waits_for_enough_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(identify(counting_app()), 0, 1)
+    waited = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        world.connect(len(world.contexts))
+
+    monkeypatch.setattr("time.sleep", sleep)
+    chosen = strategy(min_available_nodes=5)
+    list(chosen.configure_train(1, model(0.0), ConfigRecord(), world))
+    assert len(waited) == 5
+    chosen = strategy(min_available_nodes=2, min_train_nodes=7)
+    list(chosen.configure_train(1, model(0.0), ConfigRecord(), world))
+    assert len(world.contexts) == 7

@@ -1,0 +1,139 @@
+"""Not a second implementation: Python and the program give the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agewise
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """The program, where AGEWISE_BINARY names it or where cargo builds it."""
+    root = Path(__file__).parents[2]
+    places = [os.environ.get("AGEWISE_BINARY"), root / "target/debug/agewise", root / "target/release/agewise"]
+    for place in places:
+        if place and Path(place).is_file():
+            return Path(place)
+    pytest.skip("the program is not built: cargo build -p agewise")
+
+
+def output(program: Path, *arguments: str) -> str:
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ([], {}),
+        (
+            ["--clients", "1000", "--cohort", "37", "--max-age", "60", "--sizes", "zipf:2.0", "--seed", "5"],
+            {"clients": 1000, "cohort": 37, "max_age": 60, "sizes": "zipf:2.0", "seed": 5},
+        ),
+        (
+            ["--policy", "markov-optimal,phased(reshuffle=0.05)", "--cold-start", "12", "--weighting", "uniform"],
+            {"policies": ["markov-optimal", "phased(reshuffle=0.05)"], "cold_start": 12, "weighting": "uniform"},
+        ),
+    ],
+)
+def test_theory(program: Path, arguments: list[str], options: dict[str, object]) -> None:
+    assert agewise.theory(**options).json == output(program, "theory", "--json", *arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["--rounds", "150", "--seeds", "2"], {"rounds": 150, "seeds": 2}),
+        (
+            ["--rounds", "80", "--clients", "300", "--cohort", "20", "--seed", "9", "--dropout", "0.2"]
+            + ["--policy", "random,markov-optimal,oldest-first", "--availability", "random:0.7", "--calibrate"],
+            {
+                "rounds": 80,
+                "clients": 300,
+                "cohort": 20,
+                "seed": 9,
+                "dropout": 0.2,
+                "policies": ["random", "markov-optimal", "oldest-first"],
+                "availability": "random:0.7",
+                "calibrate": True,
+            },
+        ),
+    ],
+)
+def test_simulate(program: Path, tmp_path: Path, arguments: list[str], options: dict[str, object]) -> None:
+    out = ["--out", str(tmp_path / "run"), "--quiet"]
+    printed = output(program, "simulate", "--json", *out, *arguments)
+    assert agewise.simulate(**options).json == printed  # type: ignore[arg-type]
+
+
+STUDY = {
+    "policies": ["random", "markov-optimal", "oldest-first"],
+    "model": "softmax",
+    "rounds": 6,
+    "seeds": 2,
+    "seed": 3,
+    "targets": [0.5, 0.8],
+}
+
+
+@pytest.fixture(scope="module")
+def run_of_the_program(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("program") / "run"
+    arguments = ["--policy", "random,markov-optimal,oldest-first", "--model", "softmax"]
+    numbers = ["--rounds", "6", "--seeds", "2", "--seed", "3", "--target", "0.5,0.8"]
+    output(program, "compare", "--quiet", "--out", str(folder), *arguments, *numbers)
+    return folder
+
+
+def test_compare(run_of_the_program: Path, tmp_path: Path) -> None:
+    found = agewise.compare(out=tmp_path / "run", progress=False, threads=1, **STUDY)
+    files = {path.relative_to(run_of_the_program) for path in run_of_the_program.rglob("*") if path.is_file()}
+    mine = {path.relative_to(found.folder) for path in found.folder.rglob("*") if path.is_file()}
+    assert files == mine and len(files) > 20
+    for file in files:
+        # The only file with a clock in it.
+        if file.name != "timing.csv":
+            assert (run_of_the_program / file).read_bytes() == (found.folder / file).read_bytes(), file
+
+
+def test_reading_what_the_program_did(run_of_the_program: Path) -> None:
+    found = agewise.read_comparison(run_of_the_program)
+    assert found.finished and found.json == (run_of_the_program / "summary.json").read_text()
+    assert [row[0] for row in found.rows] == STUDY["policies"]
+
+
+@pytest.mark.parametrize("policy", ["random", "markov-optimal", "oldest-first"])
+def test_a_loop_in_python(run_of_the_program: Path, policy: str) -> None:
+    """Selector, trainer and average, put together by hand, are the engine: same cohorts, same model, same accuracies."""
+    seed = 4
+    digits = agewise.load_data("digits")
+    shares = agewise.partition(digits.train, clients=100, law="dirichlet:0.3", seed=seed)
+    selector = agewise.Selector(policy, 100, 15, seed, sizes=shares.sizes)
+    trainer = agewise.Trainer("softmax", seed=seed)
+    model = trainer.parameters.copy()
+    accuracies = []
+    for number in range(6):
+        cohort = selector.select()
+        updates, losses = [], []
+        for client in cohort.ids:
+            trainer.parameters = model
+            report = trainer.train(
+                shares.of(client), steps=5, batch=20, lr=0.1, decay=0.998, seed=seed, round=number, client=int(client)
+            )
+            updates.append(trainer.parameters.copy())
+            losses.append(report.loss)
+        agewise.average(model, updates, cohort.weights)
+        selector.report(cohort.ids, losses=losses)
+        trainer.parameters = model
+        accuracies.append(trainer.evaluate(digits.test).accuracy)
+    with (run_of_the_program / "rounds.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["policy"] == policy and row["seed"] == str(seed)]
+    assert accuracies == [float(row["accuracy"]) for row in rows]
+    assert len(np.unique(accuracies)) > 3

@@ -1,0 +1,207 @@
+"""Selector and Client."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import agewise
+
+#: Every policy, with options where it needs some.
+POLICIES = [
+    f"{policy.name}(p=[0, 0.1, 0.5, 1])" if policy.needs_options else policy.name for policy in agewise.policies()
+] + ["phased(reshuffle=0.3)"]
+
+
+def play(selector: agewise.Selector, rounds: int) -> list[list[int]]:
+    """Cohorts of some rounds; every third client that is chosen fails."""
+    cohorts = []
+    for _ in range(rounds):
+        ids = selector.select().ids
+        kept = ids[(ids + selector.round) % 3 != 0]
+        selector.report(kept, losses=0.5 + kept / 100)
+        cohorts.append(ids.tolist())
+    return cohorts
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_resuming_is_exact(policy: str) -> None:
+    def new() -> agewise.Selector:
+        return agewise.Selector(policy, 40, 9, seed=5, sizes=np.arange(1, 41))
+
+    whole = new()
+    cohorts = play(whole, 25)
+    first = new()
+    assert play(first, 11) == cohorts[:11]
+    second = new()
+    second.load_state(first.state())
+    assert second.metrics() == first.metrics() or str(second.metrics()) == str(first.metrics())
+    assert play(second, 14) == cohorts[11:]
+    assert second.state() == whole.state()
+
+
+def test_sizes_given_on_the_way_are_part_of_the_state() -> None:
+    def new() -> agewise.Selector:
+        return agewise.Selector("probabilistic", 30, 5, seed=2)
+
+    first = new()
+    first.select(sizes=np.arange(1, 31) ** 2)
+    first.report([1])
+    second = new()
+    second.load_state(first.state())
+    assert first.select().weights.tolist() == second.select().weights.tolist()
+    assert first.select().ids.tolist() == second.select().ids.tolist() != new().select().ids.tolist()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_only_who_is_there_and_asking_twice_changes_nothing(policy: str) -> None:
+    selector = agewise.Selector(policy, 40, 9, seed=1)
+    mask = np.arange(40) % 4 == 0
+    for _ in range(15):
+        by_mask, by_number = selector.select(mask), selector.select(np.flatnonzero(mask))
+        assert by_mask.ids.tolist() == by_number.ids.tolist()
+        assert mask[by_mask.ids].all() and len(by_mask) >= 1
+        assert by_mask.weights.sum() == pytest.approx(1)
+        selector.report(by_mask.ids)
+
+
+def test_ages_grow_and_are_credited() -> None:
+    selector = agewise.Selector("random", 5, 2, start="cold")
+    selector.report([1, 4])
+    selector.report([])
+    assert selector.ages.tolist() == [2, 1, 2, 2, 1] and selector.round == 2
+
+
+def test_metrics_are_those_of_who_was_credited() -> None:
+    selector = agewise.Selector("oldest-first", 4, 2, start="cold")
+    for clients in [[0, 1], [2], [0, 3], [1, 2]]:
+        selector.select()
+        selector.report(clients)
+    metrics = selector.metrics()
+    # Ages at participation, from cold ages: 0, 0 / 1 / 1, 3 / 2, 1; X is one more.
+    x = np.array([1, 1, 2, 2, 3, 3, 2])
+    assert metrics.rounds == 4
+    assert metrics.mean_interval == pytest.approx(x.mean())
+    counts = np.array([2, 2, 2, 1])
+    assert metrics.jain == pytest.approx(counts.sum() ** 2 / (4 * (counts**2).sum()))
+    assert metrics.cohort_mean == pytest.approx(7 / 4)
+
+
+@pytest.mark.parametrize("policy", ["markov-optimal", "markov-linear", "phased", "phased(reshuffle=0.3)"])
+@pytest.mark.parametrize("start", ["stationary", "cold"])
+def test_clients_decide_as_the_selector_does(policy: str, start: str) -> None:
+    selector = agewise.Selector(policy, 30, 6, seed=8, start=start, empty_cohort="skip")
+    clients = [agewise.Client(policy, 30, 6, number, seed=8, start=start) for number in range(30)]
+    ages = [client.first_age for client in clients]
+    for number in range(40):
+        willing = [k for k, client in enumerate(clients) if client.takes_part(number, ages[k])]
+        assert selector.ages.tolist() == ages
+        assert selector.select().ids.tolist() == willing
+        selector.report(willing)
+        ages = [0 if k in willing else age + 1 for k, age in enumerate(ages)]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"policy": "randm"}, r"policy = randm: expected one of .*did you mean random\?"),
+        ({"policy": "phased(x=1)"}, "option of phased = x"),
+        ({"policy": "markov-custom"}, "markov-custom"),
+        ({"clients": 0}, "clients = 0"),
+        ({"clients": -3}, "clients = -3: expected a whole number, 0 or more"),
+        ({"clients": 1.5}, "clients = 1.5"),
+        ({"clients": 1 << 40}, "clients = 1099511627776"),
+        ({"cohort": 101}, "cohort = 101: expected a whole number from 1 to the number of clients, 100"),
+        ({"seed": -1}, "seed = -1"),
+        ({"start": "warm"}, "start = warm: expected stationary or cold"),
+        ({"weighting": "heavy"}, "weighting = heavy"),
+        ({"empty_cohort": "maybe"}, "empty_cohort = maybe: expected force-one or skip"),
+        ({"sizes": [1, 2]}, "sizes = a list of 2: expected one entry for each of the 100 clients"),
+        ({"sizes": [[1]]}, "sizes = .*expected a list of numbers"),
+        ({"sizes": ["a"]}, "sizes = .*expected a list of numbers"),
+        ({"max_age": 0}, "max_age = 0"),
+    ],
+)
+def test_bad_input_is_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        agewise.Selector(**options)  # type: ignore[arg-type]
+
+
+def test_bad_calls_change_nothing() -> None:
+    selector = agewise.Selector("random", 10, 3, seed=1)
+    before = selector.state()
+    calls = [
+        lambda: selector.report([3, 3]),
+        lambda: selector.report([10]),
+        lambda: selector.report([-1]),
+        lambda: selector.report([1 << 40]),
+        lambda: selector.report([0.5]),
+        lambda: selector.report([1, 2], losses=[0.1]),
+        lambda: selector.report([1], losses=[float("inf")]),
+        lambda: selector.select(available=[10]),
+        lambda: selector.select(available=[True] * 9),
+        lambda: selector.select(losses=[0.1]),
+        lambda: selector.select(losses=[float("inf")] * 10),
+        lambda: selector.select(sizes=[1] * 9),
+        lambda: selector.select(sizes=[-1] * 10),
+        lambda: selector.load_state(b"nothing"),
+        lambda: selector.load_state(b""),
+        lambda: selector.load_state(agewise.Selector("random", 11, 3, seed=1).state()),
+        lambda: selector.load_state(agewise.Selector("oldest-first", 10, 3, seed=1).state()),
+        lambda: selector.load_state(agewise.Selector("random", 10, 3, seed=2).state()),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError):
+            call()
+        assert selector.state() == before
+
+
+def test_a_state_that_someone_changed_is_refused() -> None:
+    selector = agewise.Selector("random", 10, 3, seed=1)
+    play(selector, 4)
+    stored = json.loads(selector.state())
+    changes = [
+        lambda s: s["selector"]["ages"]["waiting_since"].pop(),
+        lambda s: s["participation"]["selections"].append(0),
+        lambda s: s["participation"]["weight_sums"].pop(),
+        lambda s: s["participation"]["windows"]["counts"].pop(),
+        lambda s: s["participation"]["windows"]["last"].pop(),
+        lambda s: s["participation"]["windows"]["tallies"].pop(),
+        lambda s: s["participation"]["meetings"]["shared"].pop(),
+        lambda s: s["participation"]["meetings"].update(stride=0),
+        lambda s: s.update(version=2),
+        lambda s: s.update(extra=1),
+        lambda s: s.pop("selector"),
+    ]
+    for change in changes:
+        changed = json.loads(json.dumps(stored))
+        change(changed)
+        before = selector.state()
+        with pytest.raises(ValueError):
+            selector.load_state(json.dumps(changed).encode())
+        assert selector.state() == before
+    # Lists of reports may be shorter than the clients, but not longer.
+    stored["selector"]["reports"]["losses"] = [None] * 11
+    with pytest.raises(ValueError, match="reports"):
+        selector.load_state(json.dumps(stored).encode())
+
+
+def test_losses_are_kept_for_policies_that_look_at_them() -> None:
+    selector = agewise.Selector("random", 3, 1)
+    selector.select(losses=[0.5, np.nan, 2.0])
+    assert json.loads(selector.state())["selector"]["reports"]["losses"] == [0.5, None, 2.0]
+
+
+def test_laws() -> None:
+    law = agewise.age_law("optimal", clients=100, cohort=15, max_age=10)
+    assert law.steady_state.sum() == pytest.approx(1)
+    assert law.rate == pytest.approx(0.15)
+    assert law.mean_interval == pytest.approx(100 / 15)
+    with pytest.raises(ValueError, match="law = best"):
+        agewise.age_law("best")
+    with pytest.raises(ValueError, match="cohort = 0"):
+        agewise.age_law(cohort=0)
+    with pytest.raises(ValueError):
+        agewise.age_law([0.5, 2.0])

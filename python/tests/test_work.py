@@ -1,0 +1,197 @@
+"""Theory, simulator, compare, types and examples."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agewise
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_theory_has_arrays() -> None:
+    found = agewise.theory(cold_start=7)
+    law = found["markov-optimal"]
+    assert law.probabilities is not None and law.steady_state is not None
+    assert law.probabilities.shape == law.steady_state.shape == (11,)
+    assert law.cold_start.shape == (7, 5) and found["random"].probabilities is None
+    assert law.interval_probabilities @ law.intervals == pytest.approx(law.mean_interval)
+    assert law.window_sd[1] == pytest.approx(np.sqrt(0.15 * 0.85))
+    assert found.figure.startswith("<svg") and found._repr_html_() == found.figure
+    with pytest.raises(KeyError):
+        found["best"]
+
+
+def test_simulation_has_arrays_and_tells() -> None:
+    heard: list[int] = []
+    found = agewise.simulate(policies=["random", "markov-optimal"], rounds=60, seeds=3, progress=heard.append)
+    # Called from other threads: whoever kept the interpreter would wait for them for ever.
+    assert sum(heard) == 2 * 3 * 60
+    law = found["markov-optimal"]
+    assert law.reported.shape == (3, 60) and law.reported.mean() == pytest.approx(law.cohort_mean)
+    x, counts = law.intervals.astype(float), law.interval_counts
+    assert np.average(x, weights=counts) == pytest.approx(law.mean_interval, rel=0.02)
+
+
+def test_an_exception_in_progress_comes_through() -> None:
+    def stop(rounds: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        agewise.simulate(rounds=10, progress=stop)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: agewise.theory(clients=-1), "clients: .*-1.*expected a whole number"),
+        (lambda: agewise.theory(policies=["best"]), "policy = best"),
+        (lambda: agewise.theory(sizes="huge"), "sizes = huge"),
+        (lambda: agewise.theory(sizes=[1, 2]), "sizes = a list of 2"),
+        (lambda: agewise.theory(weighting="heavy"), "weighting: .*heavy"),
+        (lambda: agewise.simulate(seeds=0), "seeds = 0"),
+        (lambda: agewise.simulate(dropout=2), "dropout = 2"),
+        (lambda: agewise.simulate(clients="many"), 'clients: .*"many"'),
+        (lambda: agewise.simulate(dropout=float("nan")), "dropout = nan"),
+        (lambda: agewise.simulate(policies=[object()]), "policies = <object"),
+        (lambda: agewise.compare(rounds=0), "rounds = 0"),
+        (lambda: agewise.compare(epochs=3), "unknown field `epochs`"),
+        (lambda: agewise.compare(data="mnst"), r"did you mean mnist\?"),
+        (lambda: agewise.compare(preset="paper"), "preset = paper: expected one of"),
+        (lambda: agewise.compare(threads=0, out="never-made"), "threads = 0"),
+        (lambda: agewise.compare(server={"rule": "best"}), "server"),
+        (lambda: agewise.read_comparison("nowhere"), "nowhere"),
+    ],
+)
+def test_bad_input_is_named(call, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        call()
+    assert list(tmp_path.iterdir()) == []
+
+
+SMALL = {
+    "policies": ["random", "oldest-first"],
+    "model": "softmax",
+    "rounds": 5,
+    "seeds": 3,
+    "targets": [0.5],
+    "progress": False,
+}
+
+
+def test_a_comparison_draws_itself(tmp_path: Path) -> None:
+    found = agewise.compare(out=tmp_path / "run", **SMALL)
+    page = found._repr_html_()
+    assert page.count("<tr>") == 3 and page.count("<img") == len(found.figures) >= 4
+    assert "<script" not in page and "oldest-first" in page
+    assert "oldest-first" in str(found) and found.verdict in str(found)
+    assert found.summary["policies"][0]["policy"] == "random"
+    with pytest.raises(ValueError, match="exist"):
+        agewise.compare(out=tmp_path / "run", **SMALL)
+    again = agewise.read_comparison(tmp_path / "run")
+    assert again.json == found.json and again.rows == found.rows
+
+
+def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
+    whole = agewise.compare(out=tmp_path / "whole", **SMALL)
+    calls = 0
+
+    def interrupt(policy: str, seed: int, rounds: int, accuracy: float | None) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        agewise.compare(out=tmp_path / "cut", **{**SMALL, "progress": interrupt})
+    assert not agewise.read_comparison(tmp_path / "cut").finished
+    heard: set[tuple[str, int]] = set()
+
+    def listen(policy: str, seed: int, rounds: int, accuracy: float | None) -> None:
+        heard.add((policy, seed))
+
+    resumed = agewise.resume_comparison(tmp_path / "cut", progress=listen)
+    assert resumed.finished and resumed.json == whole.json
+    assert heard <= {(policy, seed) for policy in ["random", "oldest-first"] for seed in range(3)}
+    for path in sorted(whole.folder.rglob("*")):
+        if path.is_file() and path.name != "timing.csv":
+            assert (resumed.folder / path.relative_to(whole.folder)).read_bytes() == path.read_bytes(), path
+
+
+def test_lines_of_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agewise.comparison._Lines.EVERY", 0.0)
+    agewise.compare(out=tmp_path / "run", **{**SMALL, "progress": True})
+    lines = capsys.readouterr().err.splitlines()
+    assert any(line.startswith("30 of 30 rounds;") for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    "module", ["agewise", "agewise.selection", "agewise.closed_forms", "agewise.simulation", "agewise.learning", "agewise.comparison"]
+)
+def test_examples_in_docstrings(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted > 0 and found.failed == 0
+
+
+def test_every_public_thing_has_a_docstring() -> None:
+    for name in agewise.__all__:
+        thing = getattr(agewise, name)
+        if name != "__version__":
+            assert thing.__doc__, name
+            for method, value in vars(thing).items() if isinstance(thing, type) else []:
+                if not method.startswith("_") and (callable(value) or isinstance(value, property)):
+                    assert value.__doc__, f"{name}.{method}"
+
+
+@pytest.mark.parametrize(
+    "check", [["mypy", "--strict", "-p", "agewise"], ["mypy.stubtest", "agewise._agewise"]], ids=["mypy", "stubtest"]
+)
+def test_types(check: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", *check], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def blocks(text: str) -> list[str]:
+    """The Python code of a page."""
+    return [part.split("```", 1)[0] for part in text.split("```python\n")[1:]]
+
+
+def test_what_the_page_on_flower_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("flwr")
+    for module in ["agewise.flower", "agewise.flower.strategy", "agewise.flower.client"]:
+        assert doctest.testmod(importlib.import_module(module)).failed == 0
+    codes = blocks((ROOT / "docs/flower.md").read_text())
+    assert codes
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "flower_app"}
+    for code in codes:
+        # One page, one app: later parts use the names of earlier ones.
+        exec(compile(code, "docs/flower.md", "exec"), names)
+
+
+def test_what_the_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = blocks((ROOT / "docs/python.md").read_text())
+    assert len(codes) == 4
+    monkeypatch.chdir(tmp_path)
+    for code in codes:
+        exec(compile(code, "docs/python.md", "exec"), {"__name__": "__main__"})
+
+
+def test_the_ten_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the README shows is run as it stands."""
+    text = (ROOT / "README.md").read_text()
+    section = text.split("## From Python", 1)[1]
+    code = blocks(section)[0]
+    assert 5 <= len(code.strip().splitlines()) <= 10
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+    assert list(tmp_path.glob("runs/*/report.html"))
