@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 
 def whole(field: str, value: object) -> int:
@@ -30,16 +30,15 @@ def known(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def numbers(field: str, values: ArrayLike) -> list[float]:
+def numbers(field: str, values: ArrayLike) -> NDArray[np.float64]:
     """A list of numbers."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         array = np.empty((0, 0))
-    if array.ndim != 1:
+    if array.ndim != 1 or np.ndim(values) == 0:
         raise ValueError(f"{field} = {values!r}: expected a list of numbers")
-    found: list[float] = array.tolist()
-    return found
+    return array
 
 
 def document(params: Mapping[str, object]) -> str:

@@ -390,5 +390,5 @@ def average(
         if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.ndim != 1:
             raise ValueError(f"{name} = {array!r}: expected a flat array of float32")
     _agewise.average(
-        model, [np.ascontiguousarray(u) for u in updates], numbers("weights", weights)
+        model, [np.ascontiguousarray(u) for u in updates], numbers("weights", weights).tolist()
     )

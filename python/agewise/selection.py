@@ -79,7 +79,7 @@ def age_law(
     3
     """
     name = law if isinstance(law, str) else ""
-    given = None if isinstance(law, str) else numbers("law", law)
+    given = None if isinstance(law, str) else numbers("law", law).tolist()
     positive("cohort", cohort)
     return AgeLaw(*_agewise.age_law(name, clients / cohort, whole("max_age", max_age), given))
 
@@ -212,7 +212,7 @@ class Selector:
         if sizes is not None:
             self._inner.set_sizes(numbers("sizes", sizes))
         if losses is not None:
-            self._inner.note_losses(np.asarray(numbers("losses", losses), dtype=np.float32))
+            self._inner.note_losses(numbers("losses", losses).astype(np.float32))
         mask = None if available is None else _mask(available, self.clients)
         return Cohort(*self._inner.select(mask))
 
@@ -236,8 +236,8 @@ class Selector:
         """
         self._inner.report(
             _clients("clients", clients),
-            None if losses is None else numbers("losses", losses),
-            None if durations is None else numbers("durations", durations),
+            None if losses is None else numbers("losses", losses).astype(np.float32),
+            None if durations is None else numbers("durations", durations).astype(np.float32),
         )
 
     def metrics(self) -> Participation:
@@ -342,22 +342,22 @@ def _options(
             "max_age": whole("max_age", max_age),
             "start": start,
             "weighting": weighting,
-            "sizes": None if sizes is None else numbers("sizes", sizes),
+            "sizes": None if sizes is None else numbers("sizes", sizes).tolist(),
             "empty_cohort": empty_cohort,
         }
     )
 
 
-def _clients(field: str, given: ArrayLike) -> list[int]:
+def _clients(field: str, given: ArrayLike) -> NDArray[np.uint32]:
     array = np.asarray(given)
     if array.size == 0:
-        return []
+        return np.empty(0, dtype=np.uint32)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{field} = {given!r}: expected a list of client numbers")
-    if int(array.min()) < 0 or int(array.max()) >= 1 << 32:
-        raise ValueError(f"{field} = {array.tolist()}: expected client numbers, 0 or more")
-    found: list[int] = array.tolist()
-    return found
+    wrong = array[(array < 0) | (array >= 1 << 32)]
+    if wrong.size:
+        raise ValueError(f"{field} = {wrong[0]}: expected client numbers, 0 or more")
+    return array.astype(np.uint32)
 
 
 def _mask(available: ArrayLike, clients: int) -> NDArray[np.bool_]:
@@ -365,8 +365,9 @@ def _mask(available: ArrayLike, clients: int) -> NDArray[np.bool_]:
     if array.dtype == np.bool_ and array.ndim == 1:
         return np.ascontiguousarray(array)
     mask = np.zeros(clients, dtype=np.bool_)
-    for client in _clients("available", available):
-        if client >= clients:
-            raise ValueError(f"available = {client}: expected clients from 0 to {clients - 1}")
-        mask[client] = True
+    present = _clients("available", available)
+    wrong = present[present >= clients]
+    if wrong.size:
+        raise ValueError(f"available = {wrong[0]}: expected clients from 0 to {clients - 1}")
+    mask[present] = True
     return mask

@@ -109,7 +109,8 @@ impl Selector {
     }
 
     /// Other data sizes, from now on.
-    fn set_sizes(&mut self, sizes: Vec<f64>) -> PyResult<()> {
+    fn set_sizes(&mut self, sizes: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
+        let sizes = sizes.as_array().to_vec();
         if self.options.sizes.as_ref() == Some(&sizes) {
             return Ok(());
         }
@@ -159,10 +160,15 @@ impl Selector {
     fn report(
         &mut self,
         py: Python<'_>,
-        clients: Vec<u32>,
-        losses: Option<Vec<f32>>,
-        durations: Option<Vec<f32>>,
+        clients: PyReadonlyArray1<'_, u32>,
+        losses: Option<PyReadonlyArray1<'_, f32>>,
+        durations: Option<PyReadonlyArray1<'_, f32>>,
     ) -> PyResult<()> {
+        let clients = clients.as_array().to_vec();
+        let list = |figures: Option<PyReadonlyArray1<'_, f32>>| {
+            figures.map(|figures| figures.as_array().to_vec())
+        };
+        let (losses, durations) = (list(losses), list(durations));
         for (field, list) in [("losses", &losses), ("durations", &durations)] {
             if let Some(list) = list.as_ref().filter(|list| list.len() != clients.len()) {
                 let value = format!("a list of {}", list.len());

@@ -53,7 +53,7 @@ def test_theory(program: Path, arguments: list[str], options: dict[str, object])
         (["--rounds", "150", "--seeds", "2"], {"rounds": 150, "seeds": 2}),
         (
             ["--rounds", "80", "--clients", "300", "--cohort", "20", "--seed", "9", "--dropout", "0.2"]
-            + ["--policy", "random,markov-optimal,oldest-first", "--availability", "random:0.7", "--calibrate"],
+            + ["--policy", "random,markov-optimal,oldest-first", "--availability", "bernoulli:0.7", "--calibrate"],
             {
                 "rounds": 80,
                 "clients": 300,
@@ -61,7 +61,7 @@ def test_theory(program: Path, arguments: list[str], options: dict[str, object])
                 "seed": 9,
                 "dropout": 0.2,
                 "policies": ["random", "markov-optimal", "oldest-first"],
-                "availability": "random:0.7",
+                "availability": "bernoulli:0.7",
                 "calibrate": True,
             },
         ),
