@@ -247,8 +247,8 @@ impl Selector {
     }
 }
 
-fn report(client: u32, loss: Option<f32>, duration: Option<f32>) -> Report {
-    Report { client, loss, duration }
+fn report(client: u32, loss: Option<f32>, duration: Option<f32>) -> Report<'static> {
+    Report { loss, duration, ..Report::plain(client) }
 }
 
 /// Who was credited, as a cohort: those that were chosen share the whole weight, anyone else's counts alike.

@@ -31,6 +31,10 @@ pub enum Availability<'a> {
 pub struct Reports {
     losses: Vec<Option<f32>>,
     durations: Vec<Option<f32>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    root_mean_squares: Vec<Option<f32>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sketches: Vec<Option<Vec<f32>>>,
 }
 
 impl Reports {
@@ -44,15 +48,44 @@ impl Reports {
         known(&self.durations, client)
     }
 
+    /// The root of the mean square of a client's losses over the samples it last trained on.
+    pub fn root_mean_square(&self, client: u32) -> Option<f32> {
+        known(&self.root_mean_squares, client)
+    }
+
+    /// The sketch of a client's last accepted update.
+    pub fn sketch(&self, client: u32) -> Option<&[f32]> {
+        self.sketches.get(client as usize)?.as_deref()
+    }
+
+    /// How many numbers a sketch has; nothing while there is none.
+    pub fn sketch_width(&self) -> Option<usize> {
+        self.sketches.iter().flatten().next().map(Vec::len)
+    }
+
     /// One more than the highest client of whom anything is known.
     pub(crate) fn longest(&self) -> usize {
-        self.losses.len().max(self.durations.len())
+        let lists = [self.losses.len(), self.durations.len(), self.root_mean_squares.len()];
+        lists.into_iter().fold(self.sketches.len(), usize::max)
+    }
+
+    /// Checks what was read from somewhere: all sketches have the same width and finite numbers.
+    pub(crate) fn check(&self) -> Result<()> {
+        let width = self.sketch_width();
+        for (client, sketch) in (0..).zip(&self.sketches) {
+            if let Some(sketch) = sketch {
+                check_sketch(client, sketch, width)?;
+            }
+        }
+        Ok(())
     }
 
     /// Keeps what an accepted report says.
-    pub fn record(&mut self, report: &Report) {
+    pub fn record(&mut self, report: &Report<'_>) {
         store(&mut self.losses, report.client, report.loss);
         store(&mut self.durations, report.client, report.duration);
+        store(&mut self.root_mean_squares, report.client, report.root_mean_square);
+        store(&mut self.sketches, report.client, report.sketch.map(<[f32]>::to_vec));
     }
 }
 
@@ -61,7 +94,7 @@ fn known(values: &[Option<f32>], client: u32) -> Option<f32> {
 }
 
 /// Grows the list only when there is something to keep: most runs report nothing.
-fn store(values: &mut Vec<Option<f32>>, client: u32, value: Option<f32>) {
+fn store<T: Clone>(values: &mut Vec<Option<T>>, client: u32, value: Option<T>) {
     if value.is_some() {
         if values.len() <= client as usize {
             values.resize(client as usize + 1, None);
@@ -70,25 +103,50 @@ fn store(values: &mut Vec<Option<f32>>, client: u32, value: Option<f32>) {
     }
 }
 
+fn check_sketch(client: u32, sketch: &[f32], width: Option<usize>) -> Result<()> {
+    let field = || format!("sketch of client {client}");
+    if sketch.is_empty() || width.is_some_and(|width| width != sketch.len()) {
+        let expected = width.map_or("1 or more".to_string(), |width| format!("{width} numbers"));
+        return Err(Error::new(field(), format!("{} numbers", sketch.len()), expected));
+    }
+    match sketch.iter().find(|value| !value.is_finite()) {
+        Some(bad) => Err(Error::new(field(), bad, "finite numbers only")),
+        None => Ok(()),
+    }
+}
+
 /// A client's report whose update was accepted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Report {
+pub struct Report<'a> {
     /// Who reports.
     pub client: u32,
     /// Its training loss.
     pub loss: Option<f32>,
     /// How long it trained, in seconds.
     pub duration: Option<f32>,
+    /// The root of the mean square of the losses of all samples it trained on.
+    pub root_mean_square: Option<f32>,
+    /// A sketch of its update: few numbers whose differences are like those of the whole.
+    pub sketch: Option<&'a [f32]>,
 }
 
-impl Report {
+impl Report<'_> {
     /// A report without figures.
     pub fn plain(client: u32) -> Self {
-        Self { client, loss: None, duration: None }
+        Self { client, loss: None, duration: None, root_mean_square: None, sketch: None }
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
-        for (field, value) in [("loss", self.loss), ("duration", self.duration)] {
+    /// Checks all figures; sketches must be as wide as those that are known already.
+    pub(crate) fn check(&self, width: Option<usize>) -> Result<()> {
+        if let Some(sketch) = self.sketch {
+            check_sketch(self.client, sketch, width)?;
+        }
+        let figures = [
+            ("loss", self.loss),
+            ("duration", self.duration),
+            ("root_mean_square", self.root_mean_square),
+        ];
+        for (field, value) in figures {
             if let Some(value) = value
                 && !value.is_finite()
             {
@@ -201,10 +259,9 @@ impl Pick {
 /// live anywhere:
 ///
 /// ```
-/// use agewise_core::theory::PolicyTheory;
 /// use agewise_core::{
-///     Availability, Error, Pick, Policy, Report, Result, Round, Seed, Selector, Setting,
-///     SettingParams, Start, Weighting,
+///     Availability, Error, Pick, Policy, Report, Round, Seed, Selector, Setting, SettingParams,
+///     Start, Weighting,
 /// };
 ///
 /// /// The m clients whose last reported loss is highest; who never reported comes first.
@@ -226,16 +283,13 @@ impl Pick {
 ///     fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
 ///         vec![0; setting.clients() as usize]
 ///     }
-///     fn theory(&self, _: &Setting, _: Weighting) -> Result<PolicyTheory> {
-///         Err(Error::new("policy", "highest-loss", "a policy with closed forms"))
-///     }
 /// }
 ///
 /// let setting = SettingParams::new(4, 2, 5).check()?;
 /// let policy = Box::new(HighestLoss);
 /// let mut selector =
 ///     Selector::with_policy(policy, Weighting::Uniform, setting, Seed(1), Start::Cold);
-/// let report = |client, loss| Report { client, loss: Some(loss), duration: None };
+/// let report = |client, loss| Report { loss: Some(loss), ..Report::plain(client) };
 /// selector.finish(&[report(0, 0.1), report(1, 2.0), report(2, 0.5), report(3, 0.9)])?;
 /// assert_eq!(selector.select(Availability::Everyone)?.clients, [1, 3]);
 /// # Ok::<(), Error>(())
@@ -253,8 +307,37 @@ pub trait Policy: Debug + Send + Sync {
     /// The age of every client in the policy's steady state, for a stationary start.
     fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64>;
 
-    /// What is known in closed form, with these weights.
-    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory>;
+    /// What is known in closed form, with these weights; nothing unless a policy says so.
+    fn theory(&self, _setting: &Setting, _weighting: Weighting) -> Result<Option<PolicyTheory>> {
+        Ok(None)
+    }
+
+    /// The clients whose loss under the present model it wants to know before it chooses, in increasing order. Who
+    /// can find that out does so and tells [`crate::Selector::note`]; otherwise the last reports have to do.
+    fn asks(&self, _round: &Round<'_>) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Whether reports should bring a sketch of the update.
+    fn wants_sketches(&self) -> bool {
+        false
+    }
+
+    /// Hears who was credited at the end of a round; for policies with a memory beyond ages and last reports.
+    fn finished(&mut self, _setting: &Setting, _accepted: &[Report<'_>]) {}
+
+    /// That memory, as numbers.
+    fn memory(&self) -> Vec<f64> {
+        Vec::new()
+    }
+
+    /// Takes such a memory back.
+    fn recall(&mut self, memory: &[f64]) -> Result<()> {
+        if memory.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new("memory", format!("{} numbers", memory.len()), "none for this policy"))
+    }
 
     /// The client's side, if clients can decide by themselves.
     fn local_rule(&self) -> Option<&dyn LocalRule> {

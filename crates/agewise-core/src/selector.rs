@@ -38,6 +38,9 @@ pub struct SelectorState {
     pub ages: Ages,
     /// What clients reported.
     pub reports: Reports,
+    /// What the policy remembers beyond that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<f64>,
 }
 
 /// A policy at work on a population.
@@ -138,25 +141,37 @@ impl Selector {
     ///
     /// A client that was selected and never reported keeps its age and comes back soon. An unknown
     /// client, one that reports twice and a figure that is not finite are errors; nothing is changed then.
-    pub fn finish(&mut self, accepted: &[Report]) -> Result<()> {
-        for report in accepted {
-            report.check()?;
-        }
+    pub fn finish(&mut self, accepted: &[Report<'_>]) -> Result<()> {
+        self.check(accepted)?;
         let credited: Vec<u32> = accepted.iter().map(|report| report.client).collect();
         self.ages.advance(&credited)?;
+        self.policy.finished(&self.setting, accepted);
         for report in accepted {
             self.reports.record(report);
         }
         Ok(())
     }
 
+    /// The figures of reports; the first sketch of all says how wide they are.
+    fn check(&self, reports: &[Report<'_>]) -> Result<()> {
+        let first = || reports.iter().find_map(|report| report.sketch).map(<[f32]>::len);
+        let width = self.reports.sketch_width().or_else(first);
+        reports.iter().try_for_each(|report| report.check(width))
+    }
+
+    /// The clients whose loss under the present model the policy wants to know before it chooses.
+    pub fn asks(&self, availability: Availability<'_>) -> Result<Vec<u32>> {
+        let round = Round::new(&self.setting, self.seed, &self.ages, availability, &self.reports)?;
+        Ok(self.policy.asks(&round))
+    }
+
     /// Keeps what clients said about themselves without ending the round: nobody is credited.
     ///
     /// An unknown client and a figure that is not finite are errors; nothing is kept then.
-    pub fn note(&mut self, said: &[Report]) -> Result<()> {
+    pub fn note(&mut self, said: &[Report<'_>]) -> Result<()> {
         let clients = self.setting.clients();
+        self.check(said)?;
         for report in said {
-            report.check()?;
             if report.client >= clients {
                 let expected = format!("clients from 0 to {}", clients - 1);
                 return Err(Error::new("client", report.client, expected));
@@ -190,7 +205,11 @@ impl Selector {
 
     /// What has to be kept to continue this run later.
     pub fn state(&self) -> SelectorState {
-        SelectorState { ages: self.ages.clone(), reports: self.reports.clone() }
+        SelectorState {
+            ages: self.ages.clone(),
+            reports: self.reports.clone(),
+            memory: self.policy.memory(),
+        }
     }
 
     /// Continues a run from where its state was taken.
@@ -201,6 +220,8 @@ impl Selector {
             let value = format!("a list of {}", state.reports.longest());
             return Err(Error::new("reports", value, format!("at most {clients} clients")));
         }
+        state.reports.check()?;
+        self.policy.recall(&state.memory)?;
         self.ages = state.ages;
         self.reports = state.reports;
         Ok(())
@@ -272,7 +293,7 @@ mod tests {
     fn what_is_said_is_kept_and_credits_nobody() {
         let mut random = selector("random");
         let ages = random.ages().clone();
-        let said = |client, loss| Report { client, loss: Some(loss), duration: None };
+        let said = |client, loss| Report { loss: Some(loss), ..Report::plain(client) };
         random.note(&[said(3, 0.5), said(19, 2.0)]).unwrap();
         assert_eq!((random.ages(), random.round()), (&ages, 0));
         let kept = random.state().reports;

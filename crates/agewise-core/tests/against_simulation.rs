@@ -175,8 +175,11 @@ fn intervals_cohorts_and_windows_are_as_theory_says() {
         for spec in all_policies() {
             let context = context(&spec, &setting);
             let weighting = default_weighting(&spec);
-            let theory =
-                build_policy(&spec, &setting).unwrap().theory(&setting, weighting).unwrap();
+            let theory = build_policy(&spec, &setting)
+                .unwrap()
+                .theory(&setting, weighting)
+                .unwrap()
+                .unwrap();
             let runs = simulate(&spec, &setting, weighting, &theory, &WINDOW_LENGTHS);
             let over_seeds = |value: &dyn Fn(&OneSeed) -> f64| {
                 mean_and_error(&runs.iter().map(value).collect::<Vec<_>>())
@@ -242,7 +245,7 @@ fn runs_with_known_sigma(
     setting: &Setting,
     weighting: Weighting,
 ) -> Option<Vec<OneSeed>> {
-    let theory = build_policy(spec, setting).unwrap().theory(setting, weighting).unwrap();
+    let theory = build_policy(spec, setting).unwrap().theory(setting, weighting).unwrap().unwrap();
     let expected = theory.sigma?;
     let runs = simulate(spec, setting, weighting, &theory, &[]);
     let what = format!("Sigma ({weighting}) of {}", context(spec, setting));
@@ -304,7 +307,7 @@ fn sigma_is_zero_where_everyone_always_comes() {
     {
         for weighting in Weighting::ALL {
             let built = build_policy(&policy(name), &setting).unwrap();
-            let sigma = built.theory(&setting, weighting).unwrap().sigma;
+            let sigma = built.theory(&setting, weighting).unwrap().unwrap().sigma;
             let is_zero = sigma.is_some_and(|sigma| sigma.abs() < 1e-12);
             assert!(is_zero, "{name}, {weighting}: {sigma:?}, though weights never change");
         }
@@ -318,7 +321,7 @@ fn very_rare_turns_are_as_regular_as_others() {
         let setting = setting(clients, cohort, 10);
         for name in ["oldest-first", "phased", "round-robin"] {
             let built = build_policy(&policy(name), &setting).unwrap();
-            let theory = built.theory(&setting, Weighting::Uniform).unwrap();
+            let theory = built.theory(&setting, Weighting::Uniform).unwrap().unwrap();
             assert_eq!(theory.longest_wait, Some(clients.div_ceil(cohort)), "{name}");
             assert!(
                 (theory.var_interval - variance).abs() < 1e-6,

@@ -26,7 +26,7 @@ fn paper() -> Setting {
 
 fn theory_sigma(name: &str, setting: &Setting) -> f64 {
     let built = build_policy(&policy(name), setting).unwrap();
-    built.theory(setting, common::default_weighting(&policy(name))).unwrap().sigma.unwrap()
+    built.theory(setting, common::default_weighting(&policy(name))).unwrap().unwrap().sigma.unwrap()
 }
 
 /// Sigma of runs, averaged over seeds, with the standard error of the average.
@@ -317,6 +317,6 @@ fn phased_cohorts_stay_within_two_of_the_target() {
     assert_eq!(intervals, [6, 7], "X is the floor or the ceiling of 6.67");
     // Independent clients: sqrt(100 0.15 0.85) = 3.57.
     let markov = build_policy(&policy("markov-optimal"), &paper()).unwrap();
-    let spread = markov.theory(&paper(), Weighting::Uniform).unwrap().cohort_sd;
+    let spread = markov.theory(&paper(), Weighting::Uniform).unwrap().unwrap().cohort_sd;
     assert!((spread - 3.57).abs() < 0.005, "{spread}");
 }

@@ -112,7 +112,7 @@ fn figures_of_the_whole_population_are_as_theory_says() {
     for setting in [moderate_rates(), capped_rates()] {
         for name in ["markov-optimal", "markov-linear"] {
             let built = build_policy(&policy(name), &setting).unwrap();
-            let theory = built.theory(&setting, Weighting::Uniform).unwrap();
+            let theory = built.theory(&setting, Weighting::Uniform).unwrap().unwrap();
             let summary = |seed| {
                 let (metrics, selector) =
                     run(&policy(name), &setting, seed, Start::Stationary, ROUNDS);
@@ -144,7 +144,7 @@ fn sigma_with_own_rates_is_as_theory_says() {
         for name in ["markov-optimal", "markov-linear", "phased"] {
             for weighting in [Weighting::Uniform, Weighting::DataSize, Weighting::Unbiased] {
                 let built = build_policy(&policy(name), &setting).unwrap();
-                let expected = built.theory(&setting, weighting).unwrap().sigma.unwrap();
+                let expected = built.theory(&setting, weighting).unwrap().unwrap().sigma.unwrap();
                 let sigma = |seed| {
                     let selector = Selector::new(
                         &policy(name),
@@ -185,7 +185,7 @@ fn theory_of_reshuffled_phases_holds_for_reshuffled_phases() {
     for share in [0.05, 0.3, 1.0] {
         let spec = policy(&format!("phased(reshuffle={share})"));
         let built = build_policy(&spec, &setting).unwrap();
-        let theory = built.theory(&setting, Weighting::Uniform).unwrap();
+        let theory = built.theory(&setting, Weighting::Uniform).unwrap().unwrap();
         let (metrics, selector) = run(&spec, &setting, 1, Start::Stationary, 20_000);
         let summary = metrics.summary(selector.ages());
         assert_eq!((summary.cohort_min, summary.cohort_max), (14, 16), "swaps keep all phases");

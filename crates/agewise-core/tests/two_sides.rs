@@ -130,9 +130,9 @@ fn rough_round(selector: &mut Selector) -> Cohort {
     assert_eq!(cohort, again, "asking twice gives two answers");
     let arrived = cohort.clients.iter().filter(|&&client| chance(3, round, client, 0.75));
     let report = |&client: &u32| Report {
-        client,
         loss: Some(round as f32 / 3.0 + client as f32),
         duration: (client % 2 == 0).then_some(0.1 * client as f32),
+        ..Report::plain(client)
     };
     selector.finish(&arrived.map(report).collect::<Vec<_>>()).unwrap();
     cohort

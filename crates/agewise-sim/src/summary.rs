@@ -91,7 +91,7 @@ pub fn theory(simulation: &Simulation, policy: usize) -> Result<Option<PolicyThe
     }
     let simulated = &simulation.policies()[policy];
     let setting = simulation.setting();
-    build_policy(&simulated.spec, setting)?.theory(setting, simulated.weighting).map(Some)
+    build_policy(&simulated.spec, setting)?.theory(setting, simulated.weighting)
 }
 
 fn summarise(simulation: &Simulation, index: usize, runs: &[RunRecord]) -> Result<PolicySummary> {

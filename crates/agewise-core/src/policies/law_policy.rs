@@ -100,7 +100,7 @@ impl Policy for LawPolicy {
         (0..setting.clients()).map(draw).collect()
     }
 
-    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
         let sigma = self.sigma(setting, weighting);
         let classes = self.laws.classes(setting.clients());
         let sum = |value: &dyn Fn(&AgeLaw) -> f64| -> f64 {
@@ -116,7 +116,7 @@ impl Policy for LawPolicy {
         }) / cohort_mean;
         let longest = classes.iter().map(|(law, _)| law.longest_interval());
         let common = self.laws.common();
-        Ok(PolicyTheory {
+        Ok(Some(PolicyTheory {
             probabilities: common.map(AgeLaw::probabilities),
             steady_state: common.map(AgeLaw::steady_state),
             mean_interval: mean,
@@ -133,7 +133,7 @@ impl Policy for LawPolicy {
             window_sd: common
                 .map_or_else(BTreeMap::new, |law| renewal_window_sd(law, &WINDOW_LENGTHS)),
             interval_distribution: common.map_or_else(Vec::new, distribution_for_drawing),
-        })
+        }))
     }
 
     fn local_rule(&self) -> Option<&dyn LocalRule> {

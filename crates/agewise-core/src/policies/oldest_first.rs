@@ -49,9 +49,9 @@ impl Policy for OldestFirst {
         ages
     }
 
-    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
         // A client's selections follow the optimal law, whatever `max_age` is.
         let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
-        Ok(theory.with_sigma(Some(uniform_subset_sigma(setting, weighting))))
+        Ok(Some(theory.with_sigma(Some(uniform_subset_sigma(setting, weighting)))))
     }
 }

@@ -245,7 +245,7 @@ impl Policy for Phased {
         (0..setting.clients()).map(age).collect()
     }
 
-    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
         let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
         let cohorts = self.cohorts(weighting);
         let rounds = cohorts.sizes.len() as f64;
@@ -265,7 +265,7 @@ impl Policy for Phased {
             window_sd: rhythm_window_sd(setting.rate(0), &WINDOW_LENGTHS),
             ..theory
         };
-        Ok(self.with_swaps(with_rates(theory, setting)).with_sigma(sigma))
+        Ok(Some(self.with_swaps(with_rates(theory, setting)).with_sigma(sigma)))
     }
 
     fn local_rule(&self) -> Option<&dyn LocalRule> {

@@ -79,7 +79,7 @@ impl Policy for Probabilistic {
         (0..setting.clients()).map(|client| age(client).unwrap_or(0)).collect()
     }
 
-    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
         let (m, sizes) = (setting.cohort(), setting.sizes());
         let sigma = match weighting {
             Weighting::DrawCount => Some(Sigma::exact(sigma(sizes, m))),
@@ -112,7 +112,7 @@ impl Policy for Probabilistic {
             window_sd: mixed_window_sd(&by_rate, &WINDOW_LENGTHS),
             interval_distribution: mixed_distribution(&by_rate),
         };
-        Ok(theory.with_interval(mixed_interval(&by_rate)).with_sigma(sigma))
+        Ok(Some(theory.with_interval(mixed_interval(&by_rate)).with_sigma(sigma)))
     }
 }
 

@@ -48,9 +48,9 @@ impl Policy for Random {
         (0..setting.clients()).map(|client| ages.draw(lots.of(u64::from(client)))).collect()
     }
 
-    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
         let theory = PolicyTheory::fixed_cohort(setting, &memoryless(setting)?);
-        Ok(theory.with_sigma(Some(uniform_subset_sigma(setting, weighting))))
+        Ok(Some(theory.with_sigma(Some(uniform_subset_sigma(setting, weighting)))))
     }
 }
 

@@ -47,7 +47,7 @@ impl Policy for RoundRobin {
         (0..clients).map(waited).collect()
     }
 
-    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<PolicyTheory> {
+    fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
         let rate = f64::from(setting.cohort()) / f64::from(setting.clients());
         let sigma = if weighting == Weighting::DataSize && !setting.sizes().are_equal() {
             replayed_sigma(setting)
@@ -56,7 +56,7 @@ impl Policy for RoundRobin {
         };
         let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
         let window_sd = rhythm_window_sd(rate, &WINDOW_LENGTHS);
-        Ok(PolicyTheory { window_sd, ..theory }.with_sigma(sigma))
+        Ok(Some(PolicyTheory { window_sd, ..theory }.with_sigma(sigma)))
     }
 }
 

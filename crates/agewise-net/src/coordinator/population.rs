@@ -167,7 +167,8 @@ pub(crate) fn later_age(config: &CoordinatorConfig, client: u32, interval: f64) 
 }
 
 /// A report as policies see it: in 32 bits, where everything finite stays finite.
-pub(crate) fn report(client: u32, loss: f64, seconds: f64) -> Report {
+pub(crate) fn report(client: u32, loss: f64, seconds: f64) -> Report<'static> {
     let narrow = |value: f64| value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
-    Report { client, loss: Some(narrow(loss)), duration: Some(narrow(seconds)) }
+    let (loss, duration) = (Some(narrow(loss)), Some(narrow(seconds)));
+    Report { loss, duration, ..Report::plain(client) }
 }

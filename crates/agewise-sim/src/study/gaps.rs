@@ -193,7 +193,7 @@ impl Study {
         };
         let contender = self.contenders().get(contender)?;
         let policy = build_policy(&contender.spec, &scene.setting).ok()?;
-        let sigma = policy.theory(&scene.setting, contender.weighting).ok()?.sigma?;
+        let sigma = policy.theory(&scene.setting, contender.weighting).ok()??.sigma?;
         let skews = gaps.skew?.of_the_theorem()?;
         let constants = gaps.constants.as_ref()?;
         let cohort = scene.setting.cohort();

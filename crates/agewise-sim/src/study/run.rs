@@ -39,9 +39,8 @@ impl Selection {
             return Err(Error::new("log", value, expected));
         }
         let taken = log.clients.iter().zip(&log.losses).filter(|(_, loss)| loss.is_some());
-        let report =
-            |(&client, &loss): (&u32, &Option<f32>)| Report { client, loss, duration: None };
-        let reports: Vec<Report> = taken.map(report).collect();
+        let report = |(&client, &loss): (&u32, &Option<f32>)| Report { loss, ..Report::plain(client) };
+        let reports: Vec<Report<'_>> = taken.map(report).collect();
         if let Some(&wrong) =
             log.clients.iter().find(|&&client| client >= self.selector.setting().clients())
         {
