@@ -58,6 +58,11 @@ impl Reports {
         self.sketches.get(client as usize)?.as_deref()
     }
 
+    /// All sketches, by client.
+    pub fn sketches(&self) -> impl Iterator<Item = (u32, &[f32])> {
+        (0..).zip(&self.sketches).filter_map(|(client, sketch)| Some((client, sketch.as_deref()?)))
+    }
+
     /// How many numbers a sketch has; nothing while there is none.
     pub fn sketch_width(&self) -> Option<usize> {
         self.sketches.iter().flatten().next().map(Vec::len)
@@ -318,9 +323,20 @@ pub trait Policy: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether it looks at the root mean squares of losses.
+    fn wants_squares(&self) -> bool {
+        false
+    }
+
     /// Whether reports should bring a sketch of the update.
     fn wants_sketches(&self) -> bool {
         false
+    }
+
+    /// The clients of whom it wants a sketch of what they would do under the present model, before it chooses. Like
+    /// [`Self::asks`], a wish.
+    fn asks_sketches(&self, _round: &Round<'_>) -> Vec<u32> {
+        Vec::new()
     }
 
     /// Hears who was credited at the end of a round; for policies with a memory beyond ages and last reports.

@@ -165,6 +165,17 @@ impl Selector {
         Ok(self.policy.asks(&round))
     }
 
+    /// The clients of whom the policy wants a sketch before it chooses.
+    pub fn asks_sketches(&self, availability: Availability<'_>) -> Result<Vec<u32>> {
+        let round = Round::new(&self.setting, self.seed, &self.ages, availability, &self.reports)?;
+        Ok(self.policy.asks_sketches(&round))
+    }
+
+    /// What clients reported so far.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
     /// Keeps what clients said about themselves without ending the round: nobody is credited.
     ///
     /// An unknown client and a figure that is not finite are errors; nothing is kept then.

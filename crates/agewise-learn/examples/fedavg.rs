@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 Member { client, weight, samples }
             })
             .collect();
-        let plan = RoundPlan { training: &training, seed, round };
+        let plan = RoundPlan::new(&training, seed, round);
         federation.round(&mut crew, &members, plan)?;
         let reports: Vec<Report> = cohort.clients.iter().map(|&c| Report::plain(c)).collect();
         selector.finish(&reports)?;

@@ -4,6 +4,7 @@
 //! update that is early waits in one of a few buffers, so that memory grows with the workers and not with the cohort.
 
 use crate::aggregate::{Aggregator, Rejected, Server};
+use crate::sketch::Sketcher;
 use crate::train::{Crew, LocalReport, LocalTask, LocalTraining, Samples};
 use agewise_core::{Error, Result, Seed};
 use std::collections::BTreeMap;
@@ -30,6 +31,15 @@ pub struct RoundPlan<'a> {
     pub seed: Seed,
     /// The round, from 0.
     pub round: u64,
+    /// What makes sketches of updates, if there shall be any.
+    pub sketcher: Option<&'a Sketcher>,
+}
+
+impl<'a> RoundPlan<'a> {
+    /// A plan without sketches.
+    pub fn new(training: &'a LocalTraining, seed: Seed, round: u64) -> Self {
+        Self { training, seed, round, sketcher: None }
+    }
 }
 
 /// What came of a round.
@@ -37,6 +47,8 @@ pub struct RoundPlan<'a> {
 pub struct RoundReport {
     /// For each client of the cohort what it reported, or why its update was not taken.
     pub members: Vec<std::result::Result<LocalReport, Rejected>>,
+    /// For each of them a sketch of its update, if it was asked for and taken.
+    pub sketches: Vec<Option<Vec<f32>>>,
 }
 
 /// A global model, and what is needed to train it further.
@@ -53,6 +65,7 @@ pub struct Federation {
 struct Queue<'a> {
     aggregator: &'a mut Aggregator,
     members: Vec<Option<std::result::Result<LocalReport, Rejected>>>,
+    sketches: Vec<Option<Vec<f32>>>,
     /// The member whose turn it is.
     next: usize,
     /// Members that were early.
@@ -92,6 +105,7 @@ impl Federation {
         let queue = Mutex::new(Queue {
             aggregator: &mut self.aggregator,
             members: vec![None; cohort.len()],
+            sketches: vec![None; cohort.len()],
             next: 0,
             early: BTreeMap::new(),
             free: std::mem::take(&mut self.buffers),
@@ -106,14 +120,17 @@ impl Federation {
                 update.clear();
                 update.extend_from_slice(global);
                 let Member { client, samples, .. } = cohort[index];
-                let RoundPlan { training, seed, round } = plan;
+                let RoundPlan { training, seed, round, sketcher } = plan;
                 let task = LocalTask { training, samples, seed, round, client };
                 // Another engine may panic; everyone else would wait for its turn for ever.
                 let train = AssertUnwindSafe(|| worker.train(&task, &mut update));
                 let result = catch_unwind(train).unwrap_or_else(|_| {
                     Err(Error::new("training", "a panic", "an engine that returns its errors"))
                 });
+                let sketch = sketcher.filter(|_| result.is_ok());
+                let sketch = sketch.and_then(|sketcher| sketcher.sketch(global, &update));
                 let mut queue = lock(&queue);
+                queue.sketches[index] = sketch;
                 queue.early.insert(index, (update, result));
                 queue.take_turns(cohort);
                 turn.notify_all();
@@ -121,6 +138,7 @@ impl Federation {
         );
         let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.buffers = queue.free;
+        let mut sketches = queue.sketches;
         let mut members: Vec<_> = queue.members.into_iter().flatten().collect();
         if members.len() < cohort.len() {
             return Err(Error::new(
@@ -135,7 +153,10 @@ impl Federation {
                 *member = Err(Rejected { client, why: error.to_string() });
             }
         }
-        Ok(RoundReport { members })
+        for (sketch, member) in sketches.iter_mut().zip(&members) {
+            sketch.take_if(|_| member.is_err());
+        }
+        Ok(RoundReport { members, sketches })
     }
 }
 

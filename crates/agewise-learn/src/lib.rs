@@ -8,6 +8,7 @@ pub mod federate;
 mod kernel;
 mod loss;
 pub mod model;
+pub mod sketch;
 mod stage;
 pub mod train;
 

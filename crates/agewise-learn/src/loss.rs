@@ -52,14 +52,22 @@ impl Evaluation {
     }
 }
 
+/// The losses of a batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct BatchLoss {
+    pub(crate) mean: f32,
+    pub(crate) mean_square: f32,
+}
+
 /// Replaces scores by the gradient of the mean loss: softmax minus one at the label, over the number of samples.
-/// Returns the mean loss.
-pub(crate) fn softmax_gradient(scores: &mut [f32], labels: &[u8]) -> f32 {
+pub(crate) fn softmax_gradient(scores: &mut [f32], labels: &[u8]) -> BatchLoss {
     let classes = scores.len() / labels.len();
     let share = 1.0 / labels.len() as f32;
-    let mut loss = 0.0;
+    let mut batch = BatchLoss { mean: 0.0, mean_square: 0.0 };
     for (row, &label) in scores.chunks_exact_mut(classes).zip(labels) {
-        loss += loss_of(row, label) * share;
+        let loss = loss_of(row, label);
+        batch.mean += loss * share;
+        batch.mean_square += loss * loss * share;
         let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let mut total = 0.0;
         for score in row.iter_mut() {
@@ -71,7 +79,7 @@ pub(crate) fn softmax_gradient(scores: &mut [f32], labels: &[u8]) -> f32 {
         }
         row[usize::from(label)] -= share;
     }
-    loss
+    batch
 }
 
 /// Adds the losses and hits of scores to an evaluation.
@@ -110,7 +118,7 @@ mod tests {
             evaluation.loss()
         };
         let mut gradient = scores;
-        let loss = softmax_gradient(&mut gradient, &labels);
+        let loss = softmax_gradient(&mut gradient, &labels).mean;
         assert!((f64::from(loss) - mean_loss(&scores)).abs() < 1e-5);
         for index in 0..3 {
             let mut moved = [scores; 2];

@@ -499,7 +499,7 @@ impl Learner for Replay {
 impl Worker for Replay {
     fn train(&mut self, task: &LocalTask<'_>, parameters: &mut [f32]) -> Result<LocalReport> {
         self.0.read(task.client as usize - 100, 0, parameters)?;
-        Ok(LocalReport { steps: 1, samples: 1, loss: 0.0 })
+        Ok(LocalReport { steps: 1, samples: 1, loss: 0.0, mean_square: 0.0 })
     }
 
     fn evaluate(&mut self, _parameters: &[f32], _samples: &Samples<'_>) -> Result<Evaluation> {
@@ -534,7 +534,7 @@ fn rounds_are_those_of_a_federation() {
         let member = |&Offered { client, weight, .. }: &Offered| Member { client, weight, samples };
         let cohort: Vec<_> = offers.iter().map(member).collect();
         for round in 0..4 {
-            let plan = RoundPlan { training: &training, seed: Seed(0), round };
+            let plan = RoundPlan::new(&training, Seed(0), round);
             let report = federation.round(&mut crew, &cohort, plan).unwrap();
             let expected: Vec<_> = report.members.into_iter().map(|who| who.map(|_| ())).collect();
             let memory = [4, 100, 1_200, 1_000_000][round as usize];

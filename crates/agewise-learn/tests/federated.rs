@@ -127,7 +127,7 @@ fn threads_change_nothing() {
         let mut reports = Vec::new();
         for round in 0..2 {
             let clients = draw(100, 13, round);
-            let plan = RoundPlan { training: &training, seed: SEED, round };
+            let plan = RoundPlan::new(&training, SEED, round);
             reports.push(federation.round(&mut crew, &world.cohort(&clients), plan).unwrap());
         }
         let bits: Vec<u32> = federation.global().iter().map(|value| value.to_bits()).collect();
@@ -147,7 +147,7 @@ fn the_global_model_becomes_the_weighted_sum() {
     let world = World::digits();
     let trainer = world.trainer("softmax");
     let training = training(2, 25);
-    let plan = RoundPlan { training: &training, seed: SEED, round: 0 };
+    let plan = RoundPlan::new(&training, SEED, 0);
     let mut crew = Crew::new(&trainer, 2).unwrap();
     let first = trainer.initial(SEED);
     // Weights that add up to 1, and some that do not: the rest stays with the old model.
@@ -180,7 +180,7 @@ fn a_client_that_diverges_is_left_out_by_name() {
     let world = World::digits();
     let trainer = world.trainer("2nn");
     let training = training(1, 5);
-    let plan = RoundPlan { training: &training, seed: SEED, round: 0 };
+    let plan = RoundPlan::new(&training, SEED, 0);
     let first = trainer.initial(SEED);
     let poisoned = poisoned();
     let mut cohort = world.cohort(&[4, 5, 6, 8]);
@@ -215,7 +215,7 @@ fn a_bad_weight_is_left_out_too() {
     let world = World::digits();
     let trainer = world.trainer("softmax");
     let training = training(1, 30);
-    let plan = RoundPlan { training: &training, seed: SEED, round: 0 };
+    let plan = RoundPlan::new(&training, SEED, 0);
     let mut cohort = world.cohort(&[1, 2]);
     for weight in [f64::NAN, f64::INFINITY, -1.0] {
         for indices in [cohort[1].samples.indices, Some(&[][..])] {
@@ -266,7 +266,7 @@ impl Worker for Quick {
     fn train(&mut self, task: &LocalTask<'_>, parameters: &mut [f32]) -> Result<LocalReport> {
         assert_ne!(Some(task.client), self.panics_for, "this client makes a worker panic");
         parameters[0] = task.client as f32;
-        Ok(LocalReport { steps: 1, samples: 1, loss: 0.0 })
+        Ok(LocalReport { steps: 1, samples: 1, loss: 0.0, mean_square: 0.0 })
     }
 
     fn evaluate(&mut self, _parameters: &[f32], _samples: &Samples<'_>) -> Result<Evaluation> {
@@ -284,7 +284,7 @@ fn quick_rounds(learner: &Quick, rounds: u64) {
     let mut crew = Crew::new(learner, 4).unwrap();
     for round in 0..rounds {
         let mut federation = federation(learner);
-        let plan = RoundPlan { training: &training, seed: SEED, round };
+        let plan = RoundPlan::new(&training, SEED, round);
         federation.round(&mut crew, &cohort, plan).unwrap();
         let everyone_counts = learner.panics_for.is_none();
         assert!(!everyone_counts || (federation.global()[0] - 49.5).abs() < 1e-3);
@@ -316,7 +316,7 @@ fn twenty_rounds_learn_the_digits() {
     let mut crew = Crew::new(&trainer, 2).unwrap();
     let mut federation = federation(&trainer);
     for round in 0..20 {
-        let plan = RoundPlan { training: &training, seed: SEED, round };
+        let plan = RoundPlan::new(&training, SEED, round);
         federation.round(&mut crew, &world.cohort(&draw(100, 20, round)), plan).unwrap();
     }
     let accuracy = world.test(&mut crew, federation.global());
@@ -342,7 +342,7 @@ fn two_rounds_of_mnist() {
     let mut federation = federation(&trainer);
     let mut accuracies = Vec::new();
     for round in 0..2 {
-        let plan = RoundPlan { training: &training, seed: SEED, round };
+        let plan = RoundPlan::new(&training, SEED, round);
         federation.round(&mut crew, &world.cohort(&draw(100, 15, round)), plan).unwrap();
         accuracies.push(world.test(&mut crew, federation.global()));
     }

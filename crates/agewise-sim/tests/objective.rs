@@ -352,7 +352,7 @@ fn theorem_1_lies_above_a_run() {
                     samples: samples[client as usize],
                 })
                 .collect();
-            let plan = RoundPlan { training: &training, seed: SEED, round };
+            let plan = RoundPlan::new(&training, SEED, round);
             federation.round(&mut crew, &members, plan).unwrap();
             let reports: Vec<Report> = cohort.clients.iter().map(|&c| Report::plain(c)).collect();
             selector.finish(&reports).unwrap();

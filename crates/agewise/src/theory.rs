@@ -1,7 +1,10 @@
 //! The theory of several policies side by side: the document behind `agewise theory`.
 
 use crate::core::theory::{Binomial, PolicyTheory, cohort_size};
-use crate::core::{POLICIES, PolicySpec, Result, Setting, Weighting, build_policy, find_policy};
+use crate::core::{
+    Error, POLICIES, PolicySpec, Result, Setting, SettingParams, Weighting, build_policy,
+    find_policy,
+};
 use crate::looks::slots;
 use crate::report::{Axis, Figure, Panel, ReferenceLine, Series, SeriesStyle};
 use serde::Serialize;
@@ -30,10 +33,18 @@ impl TheoryRequest {
     }
 }
 
-/// Every policy that needs no further options.
+/// Every policy that needs no further options and has closed forms.
 pub fn default_policies() -> Vec<PolicySpec> {
+    // Whether there are any does not depend on the setting.
+    let setting = SettingParams::new(10, 2, 5).check();
+    let has_theory = |spec: &PolicySpec| {
+        let Ok(setting) = &setting else { return false };
+        let made = build_policy(spec, setting);
+        made.and_then(|policy| policy.theory(setting, Weighting::Uniform))
+            .is_ok_and(|theory| theory.is_some())
+    };
     let plain = POLICIES.iter().filter(|entry| !entry.needs_options);
-    plain.map(|entry| PolicySpec::named(entry.name)).collect()
+    plain.map(|entry| PolicySpec::named(entry.name)).filter(has_theory).collect()
 }
 
 /// The answer.
@@ -229,11 +240,15 @@ impl PolicyReport {
             let rounds = (0..request.cold_start_rounds).zip(chances);
             rounds.map(|(round, chance)| ColdRound::new(round, clients, chance.min(1.0))).collect()
         });
+        let theory = policy.theory(&request.setting, weighting)?.ok_or_else(|| {
+            let expected = "a policy with closed forms; simulate or compare the others";
+            Error::new("policy", spec, expected)
+        })?;
         Ok(Self {
             policy: spec.to_string(),
             summary: entry.summary,
             weighting,
-            theory: policy.theory(&request.setting, weighting)?,
+            theory,
             cold_start,
             slot,
         })

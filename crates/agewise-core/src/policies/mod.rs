@@ -24,9 +24,20 @@ register![
     oldest_first,
     phased,
     round_robin,
+    age_herding,
+    power_of_choice,
+    active,
+    clustered,
+    divfl,
+    oort,
 ];
 
 mod law_policy;
+mod sampling;
+#[cfg(test)]
+mod scene;
+mod vectors;
+mod ward;
 
 /// The policy of this name.
 pub fn find(name: &str) -> Result<&'static PolicyEntry> {

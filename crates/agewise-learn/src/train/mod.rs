@@ -16,6 +16,7 @@ pub use plan::{LocalTraining, LocalTrainingParams, LocalWork};
 
 use crate::loss::Evaluation;
 use agewise_core::{Result, Seed};
+use std::ops::Range;
 
 /// An engine that trains clients. Parameters are one slice of floats, whatever they mean.
 pub trait Learner: Send + Sync {
@@ -27,6 +28,11 @@ pub trait Learner: Send + Sync {
 
     /// What one thread needs to train and evaluate.
     fn worker(&self) -> Box<dyn Worker>;
+
+    /// The parameters that make scores from the last features; all of them, for an engine that does not say.
+    fn output_layer(&self) -> Range<usize> {
+        0..self.parameters()
+    }
 }
 
 /// One thread's part of a learner. The same task gives the same bytes, whatever was done before.
@@ -62,4 +68,6 @@ pub struct LocalReport {
     pub samples: u64,
     /// The mean loss of the batches, each before its step.
     pub loss: f64,
+    /// The mean square of the losses of all samples, each before its step.
+    pub mean_square: f64,
 }

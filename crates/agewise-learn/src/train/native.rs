@@ -3,10 +3,11 @@
 use super::batch::{Batches, View, write_image};
 use super::{Learner, LocalReport, LocalTask, Samples, Worker};
 use crate::kernel::{Aligned, add_scaled};
-use crate::loss::{Evaluation, record_scores, softmax_gradient};
+use crate::loss::{BatchLoss, Evaluation, record_scores, softmax_gradient};
 use crate::model::Model;
 use crate::stage::{Flow, Purpose, Scratch, Update};
 use agewise_core::{Error, Result, Seed};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Images that are evaluated at once: enough for full tiles, few enough to stay in the cache.
@@ -53,6 +54,12 @@ impl Learner for Trainer {
 
     fn worker(&self) -> Box<dyn Worker> {
         Box::new(self.native_worker())
+    }
+
+    fn output_layer(&self) -> Range<usize> {
+        // Weights and biases in turn, layer by layer.
+        let weights = self.model.tensors().iter().rev().nth(1);
+        weights.map_or(0, |tensor| tensor.offset)..self.model.parameters()
     }
 }
 
@@ -133,7 +140,7 @@ impl NativeWorker {
             scale: 1.0,
         };
         let loss = self.step(samples.len(), &mut update);
-        Ok((loss, gradient))
+        Ok((loss.mean, gradient))
     }
 
     fn make_room(&mut self, batch: usize) {
@@ -150,7 +157,7 @@ impl NativeWorker {
     }
 
     /// Fills the first buffer with the middle of images.
-    fn write_middle(&mut self, samples: &Samples<'_>, range: std::ops::Range<usize>) {
+    fn write_middle(&mut self, samples: &Samples<'_>, range: Range<usize>) {
         let field = self.model.field();
         let view = View::centre(samples, field);
         self.buffers.labels.clear();
@@ -171,8 +178,8 @@ impl NativeWorker {
         self.multiply_adds += count as u64 * self.model.multiply_adds(purpose);
     }
 
-    /// Forward and backward through the batch in the buffers. Returns the mean loss.
-    fn step(&mut self, count: usize, update: &mut Update<'_>) -> f32 {
+    /// Forward and backward through the batch in the buffers.
+    fn step(&mut self, count: usize, update: &mut Update<'_>) -> BatchLoss {
         self.forward(Purpose::Training, count, update.parameters);
         let Buffers { values, gradients, scratch, labels, .. } = &mut self.buffers;
         let last = self.model.stages.len();
@@ -244,7 +251,7 @@ impl Worker for NativeWorker {
         let order = std::mem::take(&mut self.order);
         let mut batches = Batches::new(task.seed, task.round, task.client, order);
         let steps = task.training.steps(samples.len());
-        let mut report = LocalReport { steps, samples: 0, loss: 0.0 };
+        let mut report = LocalReport { steps, samples: 0, loss: 0.0, mean_square: 0.0 };
         for _ in 0..steps {
             let range = batches.next(samples.len(), size);
             let count = range.len();
@@ -256,10 +263,13 @@ impl Worker for NativeWorker {
                 self.buffers.labels.push(samples.images.label(index));
             }
             self.prepare(Purpose::Training, parameters);
-            report.loss += f64::from(self.descend(count, rate, &params, parameters));
+            let loss = self.descend(count, rate, &params, parameters);
+            report.loss += f64::from(loss.mean);
+            report.mean_square += f64::from(loss.mean_square) * count as f64;
             report.samples += count as u64;
         }
         report.loss /= steps as f64;
+        report.mean_square /= report.samples as f64;
         self.order = batches.into_order();
         Ok(report)
     }
@@ -282,7 +292,7 @@ impl NativeWorker {
         rate: f32,
         params: &super::LocalTrainingParams,
         parameters: &mut [f32],
-    ) -> f32 {
+    ) -> BatchLoss {
         let pull = params.weight_decay + params.proximal;
         if params.momentum == 0.0 {
             // Straight into the parameters: they shrink a little, and the gradient is taken from them.

@@ -24,7 +24,7 @@ pub use skew::{SkewRange, SkewTrack, skew};
 
 use agewise_core::{Error, Result};
 use agewise_learn::train::{Crew, Samples, Worker};
-use results::Results;
+pub(crate) use results::Results;
 
 /// F_k(theta) of every client: mean cross-entropy plus weight decay / 2 |theta|^2.
 pub fn local_losses(

@@ -5,23 +5,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One place for each task.
-pub(super) struct Results<T>(Vec<Mutex<Option<Result<T>>>>);
+pub(crate) struct Results<T>(Vec<Mutex<Option<Result<T>>>>);
 
 impl<T> Results<T> {
     /// Places for so many tasks.
-    pub(super) fn new(tasks: usize) -> Self {
+    pub(crate) fn new(tasks: usize) -> Self {
         Self((0..tasks).map(|_| Mutex::default()).collect())
     }
 
     /// Keeps the result of a task.
-    pub(super) fn put(&self, task: usize, result: Result<T>) {
+    pub(crate) fn put(&self, task: usize, result: Result<T>) {
         if let Ok(mut place) = self.0[task].lock() {
             *place = Some(result);
         }
     }
 
     /// All results in the order of the tasks, or the error of the first task that has one.
-    pub(super) fn into_values(self) -> Result<Vec<T>> {
+    pub(crate) fn into_values(self) -> Result<Vec<T>> {
         let unfinished = || Error::new("workers", "a worker ended early", "every task to be done");
         let value = |place: Mutex<Option<Result<T>>>| {
             place.into_inner().ok().flatten().unwrap_or_else(|| Err(unfinished()))
@@ -31,7 +31,7 @@ impl<T> Results<T> {
 }
 
 /// Does the tasks 0 to `tasks` - 1 with one thread per worker; the results do not depend on who did what.
-pub(super) fn share_out<W: Send, T: Send>(
+pub(crate) fn share_out<W: Send, T: Send>(
     workers: &mut [W],
     tasks: usize,
     task: impl Fn(&mut W, usize) -> Result<T> + Sync,

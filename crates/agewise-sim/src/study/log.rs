@@ -14,6 +14,12 @@ pub struct RoundLog {
     pub weights: Vec<f64>,
     /// The mean training loss of each, or nothing where its update was not taken.
     pub losses: Vec<Option<f32>>,
+    /// The root of the mean square of the losses of each one's samples, where the policy looks at it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub root_mean_squares: Vec<Option<f32>>,
+    /// Clients that were sent the model to answer a question of the policy before it chose.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub asked: u32,
     /// Whether nobody had been selected, and one client was forced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
@@ -26,6 +32,11 @@ pub struct RoundLog {
     /// In the last round, where the objectives are looked at: those of all clients at the last model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_losses: Option<Vec<f64>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A model on the test images.

@@ -198,9 +198,9 @@ impl Study {
         self.dataset.test.class_counts()
     }
 
-    /// Bytes that so many selections move: the model to the client and back, each time.
-    pub fn bytes_moved(&self, selections: u64) -> u64 {
-        selections * 2 * 4 * self.trainer.parameters() as u64
+    /// Bytes that so many selections and questions move: the model to the client, and back where it was trained.
+    pub fn bytes_moved(&self, selections: u64, asked: u64) -> u64 {
+        (2 * selections + asked) * 4 * self.trainer.parameters() as u64
     }
 
     /// Whether a round (from 0) ends with an evaluation.

@@ -58,7 +58,7 @@ impl Record {
         let scene = study.scene(id.seed)?;
         let mut selection = Selection::new(study, id, scene)?;
         for log in &logs {
-            selection.follow(log)?;
+            selection.follow(log, &[])?;
         }
         let counts = study.test_counts();
         let curve = logs
@@ -70,7 +70,7 @@ impl Record {
             })
             .collect();
         let last = logs.iter().rev().find_map(|log| log.test.as_ref());
-        let Selection { selector, participation } = selection;
+        let Selection { selector, participation, .. } = selection;
         let client = |(client, labels): (usize, &Vec<u32>)| ClientRecord {
             samples: scene.partition.of(client).len(),
             selections: participation.selections()[client],
@@ -128,6 +128,11 @@ impl Record {
     /// Clients that took part, over all rounds.
     pub fn selections(&self) -> u64 {
         self.logs.iter().map(|log| log.clients.len() as u64).sum()
+    }
+
+    /// Models that were sent only to answer a question of the policy.
+    pub fn asked(&self) -> u64 {
+        self.logs.iter().map(|log| u64::from(log.asked)).sum()
     }
 
     /// Updates that were not taken.

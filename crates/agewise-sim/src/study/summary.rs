@@ -233,7 +233,9 @@ fn summarise(study: &Study, contender: &Contender, runs: &[&Record]) -> Contende
     mean("skew_min", &skew(|skew| skew.min));
     mean("skew_mean", &skew(|skew| skew.mean));
     mean("skew_max", &skew(|skew| skew.max));
-    mean("bytes_moved", &|record| Some(study.bytes_moved(record.selections()) as f64));
+    mean("bytes_moved", &|record| {
+        Some(study.bytes_moved(record.selections(), record.asked()) as f64)
+    });
     let rounds_to = |&target: &f64| {
         let rounds: Vec<Option<u64>> = runs.iter().map(|record| record.rounds_to(target)).collect();
         RoundsTo { target, rounds: RoundsToTarget::of(&rounds) }

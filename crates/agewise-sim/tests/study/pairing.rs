@@ -168,7 +168,7 @@ fn by_hand(data: &Dataset, params: &StudyParams, seed: Seed) -> (Vec<u32>, Vec<V
             Member { client, weight: 1.0 / cohort.clients.len() as f64, samples }
         };
         let members: Vec<Member<'_>> = cohort.clients.iter().map(member).collect();
-        let plan = RoundPlan { training: &training, seed, round };
+        let plan = RoundPlan::new(&training, seed, round);
         federation.round(&mut crew, &members, plan).unwrap();
         let reports: Vec<Report> = cohort.clients.iter().map(|&c| Report::plain(c)).collect();
         selector.finish(&reports).unwrap();

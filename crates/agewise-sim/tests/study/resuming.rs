@@ -180,6 +180,7 @@ fn a_checkpoint_of_another_rule_is_refused() {
     let id = RunId { seed: 0, contender: 0 };
     let server = Server::new(RULES[1], PARAMETERS).unwrap();
     let global = study.scene(0).unwrap().first.clone();
-    let other = Checkpoint { rounds: 0, global, server };
+    let (sketched, sketches) = (vec![], vec![]);
+    let other = Checkpoint { rounds: 0, global, server, sketched, sketches };
     assert!(TrainingRun::resume(&study, id, Vec::new(), other).is_err());
 }

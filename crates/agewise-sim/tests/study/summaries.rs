@@ -55,6 +55,8 @@ fn made_up_run(study: &Study, id: RunId, rounds: u64) -> Record {
             clients: (first..first + 4).collect(),
             weights: vec![0.25; 4],
             losses: vec![Some(1.0); 4],
+            root_mean_squares: vec![],
+            asked: 0,
             forced: false,
             test: Some(test),
             gaps: None,

@@ -148,10 +148,13 @@ impl Watcher for Store {
 
 /// What is needed to go on with a run.
 pub(crate) fn checkpoint(run: &TrainingRun<'_>) -> Checkpoint {
+    let (sketched, sketches) = run.sketches();
     Checkpoint {
         rounds: run.logs().len() as u64,
         global: run.global().to_vec(),
         server: run.server().clone(),
+        sketched,
+        sketches,
     }
 }
 

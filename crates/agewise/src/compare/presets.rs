@@ -110,7 +110,7 @@ fn rates(model: &str, shape: ImageShape, cores: usize) -> Result<(f64, f64)> {
     // The first one warms up; the best of the others, as others may be using this machine.
     for round in 0..4 {
         let begin = Instant::now();
-        let plan = RoundPlan { training: &training, seed: Seed(0), round };
+        let plan = RoundPlan::new(&training, Seed(0), round);
         federation.round(&mut crew, &members, plan)?;
         best.0 = best.0.max(count as f64 / begin.elapsed().as_secs_f64());
         let begin = Instant::now();

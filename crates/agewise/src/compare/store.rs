@@ -140,7 +140,9 @@ impl<'a> Store<'a> {
             written.map_err(|error| self.folder.trouble(&log_name(id), error))?;
         }
         let rounds = run.logs().len() as u64;
-        encode(&mut open.buffer, self.fingerprint, rounds, run.global(), run.server());
+        let sketches = run.sketches();
+        let (global, server) = (run.global(), run.server());
+        encode(&mut open.buffer, self.fingerprint, rounds, global, server, &sketches);
         let turn = (rounds % 2) as usize;
         let file = &mut open.models[turn];
         // All models of a run have the same length, so nothing of the last one stays behind.

@@ -24,9 +24,10 @@ impl Comparison {
         let counts = self.study.test_counts();
         for record in &self.records {
             let (policy, seed) = (quoted(self.label(record)), self.seed(record));
-            let mut clients = 0;
+            let (mut clients, mut asked) = (0, 0);
             for log in &record.logs {
                 clients += log.clients.len() as u64;
+                asked += u64::from(log.asked);
                 let accuracy = log.test.as_ref().and_then(|test| test.accuracy(&counts));
                 let _ = writeln!(
                     csv,
@@ -38,7 +39,7 @@ impl Comparison {
                     optional(training_loss(log)),
                     optional(accuracy),
                     optional(log.test.as_ref().and_then(|test| test.loss)),
-                    self.study.bytes_moved(clients)
+                    self.study.bytes_moved(clients, asked)
                 );
             }
         }
