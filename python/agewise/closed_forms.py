@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
 from agewise.checks import document, finite, names
+from agewise.lookup import by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +71,7 @@ class Theory:
         >>> theory()["random"].longest_wait is None
         True
         """
-        found = {entry.policy: entry for entry in self.policies}
-        name = _agewise.spelled(policy)
-        if name not in found:
-            raise KeyError(f"{name}: expected one of {', '.join(found)}")
-        return found[name]
+        return by_name(self.policies, policy)
 
     def __repr__(self) -> str:
         entries = ", ".join(entry.policy for entry in self.policies)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
 from agewise.checks import document, finite, names
+from agewise.lookup import by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,11 +62,7 @@ class Simulation:
 
     def __getitem__(self, policy: str) -> PolicyLoad:
         """A policy by its name with options, however it is written."""
-        found = {entry.policy: entry for entry in self.policies}
-        name = _agewise.spelled(policy)
-        if name not in found:
-            raise KeyError(f"{name}: expected one of {', '.join(found)}")
-        return found[name]
+        return by_name(self.policies, policy)
 
 
     def __repr__(self) -> str:
