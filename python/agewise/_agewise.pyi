@@ -17,6 +17,7 @@ __all__ = [
     "Trainer",
     "Job",
     "policies",
+    "spelled",
     "age_law",
     "theory",
     "simulate",
@@ -35,10 +36,11 @@ class Selector:
     def round(self) -> int: ...
     @property
     def ages(self) -> NDArray[np.uint64]: ...
-    def set_sizes(self, sizes: NDArray[np.float64]) -> None: ...
-    def note_losses(self, losses: NDArray[np.float32]) -> None: ...
     def select(
-        self, available: NDArray[np.bool_] | None = None
+        self,
+        available: NDArray[np.bool_] | None = None,
+        sizes: NDArray[np.float64] | None = None,
+        losses: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.uint32], NDArray[np.float64], int, bool]: ...
     def report(
         self,
@@ -128,6 +130,7 @@ class Job:
     def read(self) -> tuple[bool, str, str, list[tuple[str, str]]]: ...
 
 def policies() -> list[tuple[str, str, list[tuple[str, str]], bool, str, bool | None]]: ...
+def spelled(policy: str) -> str: ...
 def age_law(
     family: str, interval: float, max_age: int, probabilities: list[float] | None = None
 ) -> tuple[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,17 +12,37 @@ from numpy.typing import ArrayLike, NDArray
 
 def whole(field: str, value: object) -> int:
     """A whole number from 0 on that fits into 64 bits; NumPy's are fine, booleans are not."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        if 0 <= int(value) < 1 << 64:
-            return int(value)
-    raise ValueError(f"{field} = {value!r}: expected a whole number, 0 or more")
+    return within(field, value, 0, (1 << 64) - 1)
 
 
 def positive(field: str, value: object) -> int:
-    """A whole number from 1 on."""
-    if whole(field, value) == 0:
-        raise ValueError(f"{field} = 0: expected a whole number, 1 or more")
-    return whole(field, value)
+    """A whole number from 1 on that fits into 64 bits."""
+    return within(field, value, 1, (1 << 64) - 1)
+
+
+def within(field: str, value: object, least: int, most: int) -> int:
+    """A whole number in a range; NumPy's are fine, booleans are not."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if least <= int(value) <= most:
+            return int(value)
+        if least <= int(value):
+            raise ValueError(f"{field} = {shown(value)}: expected at most {most}")
+    raise ValueError(f"{field} = {shown(value)}: expected a whole number, {least} or more")
+
+
+def shown(value: object) -> str:
+    """A value in an error: long ones are cut."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
+
+
+def names(field: str, values: Iterable[str] | None) -> list[str] | None:
+    """A list of names, which one name is not."""
+    if values is None:
+        return None
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ValueError(f"{field} = {shown(values)}: expected a list of names")
+    return list(values)
 
 
 def known(value: float | None) -> float:
@@ -37,8 +57,18 @@ def numbers(field: str, values: ArrayLike) -> NDArray[np.float64]:
     except (TypeError, ValueError):
         array = np.empty((0, 0))
     if array.ndim != 1 or np.ndim(values) == 0:
-        raise ValueError(f"{field} = {values!r}: expected a list of numbers")
+        raise ValueError(f"{field} = {shown(values)}: expected a list of numbers")
     return array
+
+
+def finite(field: str, values: ArrayLike) -> list[float]:
+    """A list of finite numbers, as JSON can write it."""
+    array = numbers(field, values)
+    wrong = np.flatnonzero(~np.isfinite(array))
+    if wrong.size:
+        raise ValueError(f"{field}[{wrong[0]}] = {array[wrong[0]]}: expected a finite number")
+    found: list[float] = array.tolist()
+    return found
 
 
 def document(params: Mapping[str, object]) -> str:
@@ -50,9 +80,9 @@ def document(params: Mapping[str, object]) -> str:
 
 def _plain(field: str, value: object) -> object:
     """What JSON can write: arrays as lists, NumPy's numbers as Python's."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.ndim > 0:
         return [_plain(field, entry) for entry in value.tolist()]
-    if isinstance(value, np.generic):
+    if isinstance(value, (np.generic, np.ndarray)):
         return _plain(field, value.item())
     if isinstance(value, (list, tuple)):
         return [_plain(field, entry) for entry in value]
@@ -62,4 +92,4 @@ def _plain(field: str, value: object) -> object:
         raise ValueError(f"{field} = {value}: expected a finite number")
     if isinstance(value, (str, bool, int, float)) or value is None:
         return value
-    raise ValueError(f"{field} = {value!r}: expected a number, a text or a list of them")
+    raise ValueError(f"{field} = {shown(value)}: expected a number, a text or a list of them")

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import document, numbers
+from agewise.checks import document, finite, names
+from agewise.lookup import by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class PolicyTheory:
     cold_start: NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Theory:
     """Policies side by side; draws itself in a notebook."""
 
@@ -65,15 +66,16 @@ class Theory:
     figure: str
 
     def __getitem__(self, policy: str) -> PolicyTheory:
-        """A policy by its name with options, as it was asked for.
+        """A policy by its name with options, however it is written.
 
         >>> theory()["random"].longest_wait is None
         True
         """
-        for entry in self.policies:
-            if entry.policy == policy:
-                return entry
-        raise KeyError(policy)
+        return by_name(self.policies, policy)
+
+    def __repr__(self) -> str:
+        entries = ", ".join(entry.policy for entry in self.policies)
+        return f"Theory({self.clients} clients, {self.cohort} per round: {entries})"
 
     def _repr_html_(self) -> str:
         return self.figure
@@ -109,9 +111,9 @@ def theory(
                 "clients": clients,
                 "cohort": cohort,
                 "max_age": max_age,
-                "policies": None if policies is None else list(policies),
+                "policies": names("policies", policies),
                 "sizes": law,
-                "size_list": None if isinstance(sizes, str) else numbers("sizes", sizes),
+                "size_list": None if isinstance(sizes, str) else finite("sizes", sizes),
                 "weighting": weighting,
                 "empty_cohort": empty_cohort,
                 "seed": seed,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agewise import _agewise
-from agewise.checks import document, positive
+from agewise.checks import document, names, shown, within
 
 #: What hears how a comparison goes: the policy, the seed, the rounds played, and the accuracy if it was just measured.
 Progress = Callable[[str, int, int, "float | None"], object]
@@ -148,18 +148,21 @@ def compare(
     (['random', 'oldest-first'], True, True)
     """
     _threads(threads)
+    params = {key: value for key, value in params.items() if value is not None}
     named: dict[str, Any] = {}
     if preset is not None:
         known = {entry.name: entry.params for entry in presets()}
         if preset not in known:
             raise ValueError(f"preset = {preset}: expected one of {', '.join(known)}")
         named = known[preset]
-    policies = params.get("policies")
-    if policies is not None and "baseline" not in params:
+    if not (callable(progress) or isinstance(progress, bool)):
+        raise ValueError(f"progress = {shown(progress)}: expected True, False or a function")
+    policies = names("policies", params.get("policies"))
+    if policies is not None:
+        params["policies"] = policies
         # The usual baseline may not be among them.
-        usual = named.get("baseline", "random")
-        if len(policies) and usual not in policies:
-            params["baseline"] = policies[0]
+        if policies and named.get("baseline", "random") not in policies:
+            params.setdefault("baseline", policies[0])
     job = _agewise.Job(document(named | params), out, force, data_folder)
     return _play(job, threads, progress)
 
@@ -187,7 +190,7 @@ def read_comparison(
 def _threads(threads: int | None) -> None:
     """Checked before a folder is made."""
     if threads is not None:
-        positive("threads", threads)
+        within("threads", threads, 1, 4096)
 
 
 def _play(job: _agewise.Job, threads: int | None, progress: Progress | bool) -> Comparison:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import document, numbers, whole
+from agewise.checks import document, numbers, shown, whole, within
 
 
 class Images:
@@ -45,14 +47,15 @@ class Images:
             shape = f"{array.dtype} {list(array.shape)}"
             raise ValueError(f"pixels = {shape}: expected uint8 [images, rows, columns(, channels)]")
         given = np.asarray(labels)
-        if given.ndim != 1 or (given.size and not 0 <= given.min() <= given.max() < 256):
-            raise ValueError(f"labels = {labels!r}: expected a list of classes from 0 to 255")
+        whole_numbers = given.size == 0 or np.issubdtype(given.dtype, np.integer)
+        if given.ndim != 1 or not whole_numbers or (given.size and not 0 <= given.min() <= given.max() < 256):
+            raise ValueError(f"labels = {shown(labels)}: expected a list of classes from 0 to 255")
         self._inner = _agewise.Images(
             np.ascontiguousarray(array if array.ndim == 4 else array[..., None]),
             given.astype(np.uint8),
-            whole("classes", classes),
+            within("classes", classes, 1, 256),
             scale,
-            None if like is None else like._inner,
+            None if like is None else _images("like", like)._inner,
         )
 
     @classmethod
@@ -88,7 +91,10 @@ class Images:
         """Some of these images, by their places; no pixel is copied."""
         array = np.asarray(indices)
         if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
-            raise ValueError(f"indices = {indices!r}: expected a list of whole numbers")
+            raise ValueError(f"indices = {shown(indices)}: expected a list of whole numbers")
+        wrong = array[(array < 0) | (array >= len(self))]
+        if wrong.size:
+            raise ValueError(f"indices = {wrong[0]}: expected places from 0 to {len(self) - 1}")
         return Images._of(self._inner.take(array.tolist()))
 
     def __repr__(self) -> str:
@@ -148,14 +154,17 @@ class Partition:
 
     def indices(self, client: int) -> NDArray[np.uint32]:
         """The images of one client, by their numbers, in increasing order."""
-        return self._inner.indices(whole("client", client))
+        return self._inner.indices(within("client", client, 0, self.clients - 1))
 
     def of(self, client: int) -> Images:
         """The images of one client; no pixel is copied."""
-        return Images._of(self._inner.of(whole("client", client)))
+        return Images._of(self._inner.of(within("client", client, 0, self.clients - 1)))
 
     def __len__(self) -> int:
         return self.clients
+
+    def __repr__(self) -> str:
+        return f"Partition({self.clients} clients)"
 
 
 def partition(
@@ -178,7 +187,7 @@ def partition(
     """
     return Partition(
         _agewise.partition(
-            images._inner,
+            _images("images", images)._inner,
             whole("clients", clients),
             law,
             sizes,
@@ -240,12 +249,14 @@ class Trainer:
         parameters as PyTorch draws them by default, from this seed."""
         #: The name of the model.
         self.model = model
-        sides = tuple(shape)
-        if len(sides) != 3 or not all(0 < whole("shape", side) < 1 << 15 for side in sides):
-            raise ValueError(f"shape = {shape!r}: expected rows, columns and channels")
-        self._inner = _agewise.Trainer(
-            model, (sides[0], sides[1], sides[2]), whole("classes", classes), whole("seed", seed)
-        )
+        sides = tuple(shape) if isinstance(shape, (tuple, list)) else ()
+        if len(sides) != 3 or not all(0 < whole("shape", side) <= 4096 for side in sides):
+            raise ValueError(f"shape = {shown(shape)}: expected rows, columns and channels, 1 to 4096")
+        self._made = (model, (sides[0], sides[1], sides[2]), whole("classes", classes))
+        self._inner = _agewise.Trainer(*self._made, whole("seed", seed))
+        self._memory = self._inner.parameters
+        self._tensors = self._inner.tensors
+        self._lock = threading.Lock()
 
     @property
     def parameters(self) -> NDArray[np.float32]:
@@ -256,7 +267,8 @@ class Trainer:
         >>> trainer.parameters.shape, float(abs(trainer.parameters).max())
         ((7850,), 0.0)
         """
-        return self._inner.parameters
+        # A view: whoever reshapes it does not reshape ours.
+        return self._memory[:]
 
     @parameters.setter
     def parameters(self, values: ArrayLike) -> None:
@@ -276,7 +288,7 @@ class Trainer:
         (64, 32, 5, 5)
         """
         views = {}
-        for name, shape, first in self._inner.tensors:
+        for name, shape, first in self._tensors:
             flat = self.parameters[first : first + int(np.prod(shape))]
             if len(shape) == 4:
                 outputs, channels, rows, columns = shape
@@ -293,11 +305,12 @@ class Trainer:
         >>> bool((first.parameters == second.parameters).all())
         True
         """
-        return dict(self._inner.tensors_for_pytorch())
+        with self._busy():
+            return dict(self._inner.tensors_for_pytorch())
 
     def load_state_dict(self, tensors: Mapping[str, Any]) -> None:
         """Takes all tensors, named, shaped and ordered as in PyTorch. After an error the parameters are as they were."""
-        shapes = {name: tuple(shape) for name, shape, _ in self._inner.tensors}
+        shapes = {name: tuple(shape) for name, shape, _ in self._tensors}
         if set(tensors) != set(shapes):
             raise ValueError(
                 f"tensors = {sorted(map(str, tensors))}: expected exactly {sorted(shapes)}"
@@ -306,11 +319,13 @@ class Trainer:
         for name, shape in shapes.items():
             if arrays[name].shape != shape:
                 raise ValueError(f"{name} = {list(arrays[name].shape)}: expected {list(shape)}")
-        self._inner.load_from_pytorch(list(arrays.values()))
+        with self._busy():
+            self._inner.load_from_pytorch(list(arrays.values()))
 
     def reset(self, seed: int = 0) -> None:
         """First parameters again."""
-        self._inner.reset(whole("seed", seed))
+        with self._busy():
+            self._inner.reset(whole("seed", seed))
 
     def train(
         self,
@@ -351,13 +366,16 @@ class Trainer:
             "augment": augment,
         }
         task = {"seed": seed, "round": round, "client": client, "training": training}
+        text, images = document(task), _images("data", data)._inner
         begin = time.perf_counter()
-        done, samples, loss = self._inner.train(data._inner, document(task))
+        with self._busy():
+            done, samples, loss = self._inner.train(images, text)
         return LocalReport(done, samples, loss, time.perf_counter() - begin)
 
     def evaluate(self, data: Images) -> Evaluation:
         """How well the parameters do on images."""
-        samples, correct, loss = self._inner.evaluate(data._inner)
+        with self._busy():
+            samples, correct, loss = self._inner.evaluate(_images("data", data)._inner)
         each, hits = np.asarray(samples, dtype=np.float64), np.asarray(correct, dtype=np.float64)
         count = int(each.sum())
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -368,16 +386,50 @@ class Trainer:
 
     def scores(self, data: Images) -> NDArray[np.float32]:
         """The scores before the softmax: one row for each image, one column for each class."""
-        return self._inner.scores(data._inner)
+        with self._busy():
+            return self._inner.scores(_images("data", data)._inner)
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """One thread at a time: two would change the same parameters."""
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("this Trainer is at work in another thread; use one for each")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _trainer_again, (*self._made, self._memory.copy())
+
+    def __copy__(self) -> Trainer:
+        return _trainer_again(*self.__reduce__()[1])
 
     def __repr__(self) -> str:
         return f"Trainer({self.model!r}, {len(self.parameters)} parameters)"
 
 
+def _trainer_again(
+    model: str, shape: tuple[int, int, int], classes: int, parameters: NDArray[np.float32]
+) -> Trainer:
+    trainer = Trainer(model, shape=shape, classes=classes)
+    trainer.parameters = parameters
+    return trainer
+
+
+def _images(field: str, value: object) -> Images:
+    if isinstance(value, Images):
+        return value
+    hint = "; a Dataset has two of them, .train and .test" if isinstance(value, Dataset) else ""
+    raise ValueError(f"{field} = {shown(value)}: expected Images{hint}")
+
+
 def average(
-    model: NDArray[np.float32], updates: Sequence[NDArray[np.float32]], weights: ArrayLike
+    model: NDArray[np.float32], updates: Iterable[NDArray[np.float32]], weights: ArrayLike
 ) -> None:
     """Moves a model, in place, to the weighted average of updates: what every engine of agewise does at the end of a round.
+
+    ``updates`` may be any number of arrays, also from a generator.
 
     What the weights lack to 1 stays with the old model. An update that is not finite is an error, and the model stays.
 
@@ -386,9 +438,14 @@ def average(
     >>> model
     array([2., 3.], dtype=float32)
     """
+    updates = list(updates)
     for name, array in [("model", model), *((f"updates[{k}]", u) for k, u in enumerate(updates))]:
         if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.ndim != 1:
-            raise ValueError(f"{name} = {array!r}: expected a flat array of float32")
+            raise ValueError(f"{name} = {shown(array)}: expected a flat array of float32")
+    if not (model.flags.writeable and model.flags.c_contiguous):
+        raise ValueError("model: expected an array that can be written to, without gaps")
+    if any(np.shares_memory(model, update) for update in updates):
+        raise ValueError("updates: expected arrays of their own, not the model's memory")
     _agewise.average(
         model, [np.ascontiguousarray(u) for u in updates], numbers("weights", weights).tolist()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import known, numbers, positive, whole
+from agewise.checks import finite, known, numbers, shown, whole, within
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,10 @@ def age_law(
     """
     name = law if isinstance(law, str) else ""
     given = None if isinstance(law, str) else numbers("law", law).tolist()
-    positive("cohort", cohort)
-    return AgeLaw(*_agewise.age_law(name, clients / cohort, whole("max_age", max_age), given))
+    most = (1 << 32) - 1
+    per_round = within("cohort", cohort, 1, within("clients", clients, 1, most))
+    ages = within("max_age", max_age, 1, most)
+    return AgeLaw(*_agewise.age_law(name, clients / per_round, ages, given))
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,19 +182,24 @@ class Selector:
         self.cohort = cohort
         #: What all draws depend on.
         self.seed = seed
-        self._inner = _agewise.Selector(
-            _options(policy, clients, cohort, seed, max_age, start, weighting, sizes, empty_cohort)
+        self._options = _options(
+            policy, clients, cohort, seed, max_age, start, weighting, sizes, empty_cohort
         )
+        self._inner = _agewise.Selector(self._options)
+        # Calls from several threads take turns.
+        self._lock = threading.Lock()
 
     @property
     def round(self) -> int:
         """The round that is about to be played, from 0."""
-        return self._inner.round
+        with self._lock:
+            return self._inner.round
 
     @property
     def ages(self) -> NDArray[np.uint64]:
         """The age of every client: the rounds since it was last credited. A copy."""
-        return self._inner.ages
+        with self._lock:
+            return self._inner.ages
 
     def select(
         self,
@@ -209,12 +217,11 @@ class Selector:
         >>> selector.select(available=[1, 2]).ids
         array([1, 2], dtype=uint32)
         """
-        if sizes is not None:
-            self._inner.set_sizes(numbers("sizes", sizes))
-        if losses is not None:
-            self._inner.note_losses(numbers("losses", losses).astype(np.float32))
         mask = None if available is None else _mask(available, self.clients)
-        return Cohort(*self._inner.select(mask))
+        given = None if sizes is None else numbers("sizes", sizes)
+        heard = None if losses is None else numbers("losses", losses).astype(np.float32)
+        with self._lock:
+            return Cohort(*self._inner.select(mask, given, heard))
 
     def report(
         self,
@@ -234,11 +241,11 @@ class Selector:
             ...
         ValueError: credited = 7: expected clients from 0 to 5
         """
-        self._inner.report(
-            _clients("clients", clients),
-            None if losses is None else numbers("losses", losses).astype(np.float32),
-            None if durations is None else numbers("durations", durations).astype(np.float32),
-        )
+        numbered = _clients("clients", clients)
+        heard = None if losses is None else numbers("losses", losses).astype(np.float32)
+        took = None if durations is None else numbers("durations", durations).astype(np.float32)
+        with self._lock:
+            self._inner.report(numbered, heard, took)
 
     def metrics(self) -> Participation:
         """How evenly clients were credited so far.
@@ -249,7 +256,8 @@ class Selector:
         >>> selector.metrics().jain
         1.0
         """
-        found: dict[str, Any] = json.loads(self._inner.metrics())
+        with self._lock:
+            found: dict[str, Any] = json.loads(self._inner.metrics())
         windows = {int(length): known(sd) for length, sd in found.pop("window_sd").items()}
         figures: dict[str, Any] = {key: known(value) for key, value in found.items()}
         return Participation(**figures, window_sd=windows)
@@ -264,18 +272,38 @@ class Selector:
         >>> second.select().ids.tolist() == first.select().ids.tolist()
         True
         """
-        return bytes(self._inner.state())
+        with self._lock:
+            return bytes(self._inner.state())
 
     def load_state(self, state: bytes) -> None:
         """Goes on where :meth:`state` was taken. The selector has to be made with the same policy and numbers; after an error
         it is as it was."""
-        self._inner.load_state(state)
+        with self._lock:
+            self._inner.load_state(bytes(state))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _selector_again, (self._options, self.policy, self.clients, self.cohort, self.seed, self.state())
+
+    def __copy__(self) -> Selector:
+        return _selector_again(*self.__reduce__()[1])
 
     def __repr__(self) -> str:
         return (
             f"Selector({self.policy!r}, clients={self.clients}, cohort={self.cohort}, "
             f"seed={self.seed}, round={self.round})"
         )
+
+
+def _selector_again(
+    options: str, policy: str, clients: int, cohort: int, seed: int, state: bytes
+) -> Selector:
+    selector = Selector.__new__(Selector)
+    selector.policy, selector.clients, selector.cohort, selector.seed = policy, clients, cohort, seed
+    selector._options = options
+    selector._inner = _agewise.Selector(options)
+    selector._lock = threading.Lock()
+    selector.load_state(state)
+    return selector
 
 
 class Client:
@@ -309,8 +337,8 @@ class Client:
         self.policy = policy
         #: Which client it is.
         self.client = client
-        options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip")
-        self._inner = _agewise.Client(options, whole("client", client))
+        self._options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip")
+        self._inner = _agewise.Client(self._options, whole("client", client))
 
     @property
     def first_age(self) -> int:
@@ -335,17 +363,23 @@ def _options(
 ) -> str:
     return json.dumps(
         {
-            "policy": policy,
+            "policy": _text("policy", policy),
             "clients": whole("clients", clients),
             "cohort": whole("cohort", cohort),
             "seed": whole("seed", seed),
             "max_age": whole("max_age", max_age),
-            "start": start,
-            "weighting": weighting,
-            "sizes": None if sizes is None else numbers("sizes", sizes).tolist(),
-            "empty_cohort": empty_cohort,
+            "start": _text("start", start),
+            "weighting": None if weighting is None else _text("weighting", weighting),
+            "sizes": None if sizes is None else finite("sizes", sizes),
+            "empty_cohort": _text("empty_cohort", empty_cohort),
         }
     )
+
+
+def _text(field: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError(f"{field} = {shown(value)}: expected a text")
 
 
 def _clients(field: str, given: ArrayLike) -> NDArray[np.uint32]:
@@ -353,7 +387,7 @@ def _clients(field: str, given: ArrayLike) -> NDArray[np.uint32]:
     if array.size == 0:
         return np.empty(0, dtype=np.uint32)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{field} = {given!r}: expected a list of client numbers")
+        raise ValueError(f"{field} = {shown(given)}: expected a list of client numbers")
     wrong = array[(array < 0) | (array >= 1 << 32)]
     if wrong.size:
         raise ValueError(f"{field} = {wrong[0]}: expected client numbers, 0 or more")

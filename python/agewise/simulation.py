@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import document, numbers
+from agewise.checks import document, finite, names
+from agewise.lookup import by_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,7 @@ class PolicyLoad:
     interval_counts: NDArray[np.uint64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Simulation:
     """Policies side by side."""
 
@@ -60,11 +61,14 @@ class Simulation:
     json: str
 
     def __getitem__(self, policy: str) -> PolicyLoad:
-        """A policy by its name with options, as it was asked for."""
-        for entry in self.policies:
-            if entry.policy == policy:
-                return entry
-        raise KeyError(policy)
+        """A policy by its name with options, however it is written."""
+        return by_name(self.policies, policy)
+
+
+    def __repr__(self) -> str:
+        entries = ", ".join(entry.policy for entry in self.policies)
+        size = f"{self.clients} clients, {self.cohort} per round, {self.rounds} rounds"
+        return f"Simulation({size}, {self.seeds} seeds: {entries})"
 
 
 def simulate(
@@ -91,7 +95,7 @@ def simulate(
     """Plays policies without training. What is not given is as in ``agewise simulate``, whose help explains the words.
 
     ``progress`` is called with the number of rounds that were just played, from several threads. Other Python threads run
-    meanwhile.
+    meanwhile. An exception in it, or Ctrl-C, ends the simulation.
 
     >>> found = simulate(policies=["random", "oldest-first"], rounds=200, seeds=2)
     >>> found["oldest-first"].longest_wait
@@ -111,11 +115,11 @@ def simulate(
                 "max_age": max_age,
                 "rounds": rounds,
                 "warmup": warmup,
-                "policies": None if policies is None else list(policies),
+                "policies": names("policies", policies),
                 "sizes": sizes if isinstance(sizes, str) else None,
                 "size_list": None
                 if sizes is None or isinstance(sizes, str)
-                else numbers("sizes", sizes),
+                else finite("sizes", sizes),
                 "weighting": weighting,
                 "start": start,
                 "empty_cohort": empty_cohort,

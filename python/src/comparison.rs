@@ -1,6 +1,7 @@
 //! The main job: [`Job`] is a comparison in its folder.
 
 use crate::errors::{bad_input, comparison, read};
+use crate::interrupt::interruptible;
 use agewise::compare::{self, Comparison, View, pretty};
 use agewise::core::Error;
 use agewise::data::folders;
@@ -142,13 +143,13 @@ impl Job {
         let study = py.detach(|| self.study()).map_err(comparison)?;
         let test_counts = study.test_counts();
         let view = Telling { progress, test_counts, stop: &stop, raised: Mutex::default() };
-        let played = py.detach(|| {
+        let played = interruptible(py, &stop, || {
             let _lock = self.folder.lock()?;
             let played = Comparison::play(study, &self.folder, threads, &view, &stop)?;
             let summary = played.summary();
             played.write(&self.folder, &summary)?;
             self.show(&played)
-        });
+        })?;
         if let Ok(Some(error)) = view.raised.into_inner() {
             return Err(error);
         }
@@ -157,8 +158,9 @@ impl Job {
 
     /// Shows a comparison as far as it was played.
     fn read(&self, py: Python<'_>) -> PyResult<Shown> {
-        let shown = py.detach(|| self.show(&Comparison::read(self.study()?, &self.folder)?));
-        shown.map_err(comparison)
+        let stop = AtomicBool::new(false);
+        let show = || self.show(&Comparison::read(self.study()?, &self.folder)?);
+        interruptible(py, &stop, show)?.map_err(comparison)
     }
 }
 

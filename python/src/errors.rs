@@ -13,7 +13,7 @@ pub(crate) fn bad_input(error: impl std::fmt::Display) -> PyErr {
 }
 
 /// Something that is not in the caller's hand.
-fn trouble(error: impl std::fmt::Display) -> PyErr {
+pub(crate) fn trouble(error: impl std::fmt::Display) -> PyErr {
     PyOSError::new_err(error.to_string())
 }
 
@@ -57,6 +57,7 @@ pub(crate) fn read<T: DeserializeOwned>(what: &str, json: &str) -> Result<T, PyE
             ("u64", "a whole number from 0 on"),
             ("u32", "a whole number from 0 on"),
             ("f64", "a number"),
+            ("f32", "a number"),
             ("a boolean", "True or False"),
             ("a sequence", "a list"),
         ];

@@ -9,15 +9,19 @@
 mod comparison;
 mod data;
 mod errors;
+mod interrupt;
 mod selector;
 mod trainer;
 mod work;
 
+use numpy::PyArray1;
 use pyo3::prelude::*;
 
 /// The module behind the package `agewise`.
 #[pymodule]
 fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // NumPy's functions are looked up with the first array: here, where no signal is expected.
+    drop(PyArray1::<u8>::zeros(module.py(), 1, false));
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<selector::Selector>()?;
     module.add_class::<selector::Client>()?;
@@ -26,6 +30,7 @@ fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<trainer::Trainer>()?;
     module.add_class::<comparison::Job>()?;
     module.add_function(wrap_pyfunction!(work::policies, module)?)?;
+    module.add_function(wrap_pyfunction!(work::spelled, module)?)?;
     module.add_function(wrap_pyfunction!(work::age_law, module)?)?;
     module.add_function(wrap_pyfunction!(work::theory, module)?)?;
     module.add_function(wrap_pyfunction!(work::simulate, module)?)?;

@@ -36,12 +36,27 @@ struct Stored {
     cohort: u64,
     max_age: u64,
     seed: u64,
+    start: String,
+    weighting: Option<String>,
+    empty_cohort: String,
     sizes: Option<Vec<f64>>,
     selector: SelectorState,
     participation: Participation,
+    chosen: Option<Chosen>,
+}
+
+/// A cohort that was named and has not reported yet.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chosen {
+    clients: Vec<u32>,
+    weights: Vec<f64>,
+    forced: bool,
 }
 
 const VERSION: u32 = 1;
+/// The last round a client is asked for: forty years of rounds of one second.
+const LAST_ROUND: u64 = 1_200_000_000;
 
 impl Options {
     fn setting(&self) -> core::Result<core::Setting> {
@@ -108,43 +123,40 @@ impl Selector {
         self.inner.ages().iter().collect::<Vec<_>>().into_pyarray(py)
     }
 
-    /// Other data sizes, from now on.
-    fn set_sizes(&mut self, sizes: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
-        let sizes = sizes.as_array().to_vec();
-        if self.options.sizes.as_ref() == Some(&sizes) {
-            return Ok(());
-        }
-        let options = Options { sizes: Some(sizes), ..self.options.clone() };
-        let mut inner = options.selector().map_err(bad_input)?;
-        inner.restore(self.inner.state()).map_err(bad_input)?;
-        (self.options, self.inner, self.chosen) = (options, inner, None);
-        Ok(())
-    }
-
-    /// Losses of all clients, NaN where one is not known.
-    fn note_losses(&mut self, losses: PyReadonlyArray1<'_, f32>) -> PyResult<()> {
-        let clients = self.inner.setting().clients();
-        let losses = losses.as_array();
-        if losses.len() != clients as usize {
-            let value = format!("a list of {}", losses.len());
-            let expected = format!("one entry for each of the {clients} clients");
-            return Err(bad_input(Error::new("losses", value, expected)));
-        }
-        let known = (0..).zip(losses).filter(|(_, loss)| !loss.is_nan());
-        let said: Vec<Report> =
-            known.map(|(client, &loss)| report(client, Some(loss), None)).collect();
-        self.inner.note(&said).map_err(bad_input)
-    }
-
-    /// The cohort of the present round: clients, weights, round, and whether one was forced.
-    #[pyo3(signature = (available=None))]
+    /// The cohort of the present round: clients, weights, round, and whether one was forced. Sizes (of all clients) count
+    /// from now on; losses (of all clients) are NaN where one is not known. After an error nothing has changed.
+    #[pyo3(signature = (available=None, sizes=None, losses=None))]
     #[allow(clippy::type_complexity, reason = "the four fields of Python's Cohort, in order")]
     fn select<'py>(
         &mut self,
         py: Python<'py>,
         available: Option<PyReadonlyArray1<'py, bool>>,
+        sizes: Option<PyReadonlyArray1<'py, f64>>,
+        losses: Option<PyReadonlyArray1<'py, f32>>,
     ) -> PyResult<(Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>, u64, bool)> {
         let mask = available.map(|mask| mask.as_array().to_vec());
+        let losses = losses.map(|losses| losses.as_array().to_vec());
+        let clients = self.inner.setting().clients();
+        let lengths =
+            [("available", mask.as_ref().map(Vec::len)), ("losses", losses.as_ref().map(Vec::len))];
+        for (field, length) in lengths {
+            if let Some(length) = length.filter(|&length| length != clients as usize) {
+                let expected = format!("one entry for each of the {clients} clients");
+                return Err(bad_input(Error::new(field, format!("a list of {length}"), expected)));
+            }
+        }
+        let resized = sizes.map(|sizes| self.resized(sizes.as_array().to_vec())).transpose();
+        let resized = resized.map_err(bad_input)?.flatten();
+        let known = (0..).zip(losses.iter().flatten()).filter(|(_, loss)| !loss.is_nan());
+        let said: Vec<Report> =
+            known.map(|(client, &loss)| report(client, Some(loss), None)).collect();
+        match resized {
+            None => self.inner.note(&said).map_err(bad_input)?,
+            Some((options, mut inner)) => {
+                inner.note(&said).map_err(bad_input)?;
+                (self.options, self.inner, self.chosen) = (options, inner, None);
+            }
+        }
         let inner = &mut self.inner;
         let availability = mask.as_deref().map_or(Availability::Everyone, Availability::Only);
         let cohort = py.detach(|| inner.select(availability)).map_err(bad_input)?;
@@ -203,17 +215,29 @@ impl Selector {
 
     /// What has to be kept to go on later.
     fn state(&self) -> PyResult<Vec<u8>> {
-        let Options { policy, clients, cohort, max_age, seed, sizes, .. } = self.options.clone();
+        let options = self.options.clone();
+        let Options {
+            clients, cohort, max_age, seed, start, weighting, sizes, empty_cohort, ..
+        } = options;
+        let chosen = self.chosen.as_ref().map(|chosen| Chosen {
+            clients: chosen.clients.clone(),
+            weights: chosen.weights.clone(),
+            forced: chosen.forced,
+        });
         let stored = Stored {
             version: VERSION,
-            policy,
+            policy: self.spelled(),
             clients,
             cohort,
             max_age,
             seed,
+            start,
+            weighting,
+            empty_cohort,
             sizes,
             selector: self.inner.state(),
             participation: self.watched.clone(),
+            chosen,
         };
         serde_json::to_vec(&stored).map_err(bad_input)
     }
@@ -226,11 +250,14 @@ impl Selector {
         let mine = &self.options;
         let pairs = [
             ("version", stored.version.to_string(), VERSION.to_string()),
-            ("policy", stored.policy, mine.policy.clone()),
+            ("policy", stored.policy, self.spelled()),
             ("clients", stored.clients.to_string(), mine.clients.to_string()),
             ("cohort", stored.cohort.to_string(), mine.cohort.to_string()),
             ("max_age", stored.max_age.to_string(), mine.max_age.to_string()),
             ("seed", stored.seed.to_string(), mine.seed.to_string()),
+            ("start", stored.start, mine.start.clone()),
+            ("weighting", named(stored.weighting.as_deref()), named(mine.weighting.as_deref())),
+            ("empty_cohort", stored.empty_cohort, mine.empty_cohort.clone()),
         ];
         for (field, theirs, ours) in pairs {
             if theirs != ours {
@@ -241,10 +268,52 @@ impl Selector {
         let options = Options { sizes: stored.sizes, ..self.options.clone() };
         let mut inner = options.selector().map_err(bad_input)?;
         inner.restore(stored.selector).map_err(bad_input)?;
+        let chosen = stored.chosen.map(|chosen| chosen.check(&inner)).transpose();
+        let chosen = chosen.map_err(bad_input)?;
         self.watched.resume(stored.participation).map_err(bad_input)?;
-        (self.options, self.inner, self.chosen) = (options, inner, None);
+        (self.options, self.inner, self.chosen) = (options, inner, chosen);
         Ok(())
     }
+}
+
+impl Selector {
+    /// The policy as it is written everywhere else.
+    fn spelled(&self) -> String {
+        let spec = self.options.policy.parse::<PolicySpec>();
+        // It was parsed when the selector was made.
+        spec.map_or_else(|_| self.options.policy.clone(), |spec| spec.to_string())
+    }
+
+    /// The same selector with other data sizes; nothing if they are those it has.
+    fn resized(&self, sizes: Vec<f64>) -> core::Result<Option<(Options, core::Selector)>> {
+        if self.options.sizes.as_ref() == Some(&sizes) {
+            return Ok(None);
+        }
+        let options = Options { sizes: Some(sizes), ..self.options.clone() };
+        let mut inner = options.selector()?;
+        inner.restore(self.inner.state())?;
+        Ok(Some((options, inner)))
+    }
+}
+
+impl Chosen {
+    /// The cohort of the present round of a selector, if it can be one.
+    fn check(self, selector: &core::Selector) -> core::Result<Cohort> {
+        let Self { clients, weights, forced } = self;
+        let increasing = clients.windows(2).all(|pair| pair[0] < pair[1]);
+        let known = clients.last().is_none_or(|&last| last < selector.setting().clients());
+        let weighed = weights.len() == clients.len() && weights.iter().all(|w| w.is_finite());
+        if !(increasing && known && weighed) {
+            let value = format!("{} clients, {} weights", clients.len(), weights.len());
+            let expected = "clients in increasing order, each with a finite weight";
+            return Err(Error::new("state(chosen)", value, expected));
+        }
+        Ok(Cohort { round: selector.round(), clients, weights, forced })
+    }
+}
+
+fn named(weighting: Option<&str>) -> String {
+    weighting.unwrap_or("the policy's own").to_string()
 }
 
 fn report(client: u32, loss: Option<f32>, duration: Option<f32>) -> Report<'static> {
@@ -312,10 +381,16 @@ impl Client {
     }
 
     /// Whether it takes part in a round, given its age.
-    fn takes_part(&self, round: u64, age: u64) -> bool {
+    fn takes_part(&self, py: Python<'_>, round: u64, age: u64) -> PyResult<bool> {
+        if round > LAST_ROUND {
+            let expected = format!("a whole number from 0 to {LAST_ROUND}");
+            return Err(bad_input(Error::new("round", round, expected)));
+        }
         let lot = Lots::new(self.seed, Stream::LOT, round).of(u64::from(self.number));
-        // Made with such a rule only.
-        let rule = self.policy.local_rule();
-        rule.is_some_and(|rule| rule.takes_part(round, self.number, age, lot))
+        // Made with such a rule only. Some rules look at all rounds before.
+        Ok(py.detach(|| {
+            let rule = self.policy.local_rule();
+            rule.is_some_and(|rule| rule.takes_part(round, self.number, age, lot))
+        }))
     }
 }

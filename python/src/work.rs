@@ -1,6 +1,7 @@
 //! Policies, laws, theory and the selection simulator: parameters in, JSON and arrays out.
 
 use crate::errors::{bad_input, read, simulation};
+use crate::interrupt::interruptible;
 use agewise::core::{
     AgeLaw, EmptyCohort, LawFamily, POLICIES, PolicySpec, Result, Seed, SettingParams, SizeLaw,
     Sizes, Weighting, build_policy, find_policy,
@@ -12,6 +13,7 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One policy: name, summary, options with their meanings, whether it needs them, weighting, and whether clients decide.
 type PolicyRow = (String, String, Vec<(String, String)>, bool, String, Option<bool>);
@@ -33,6 +35,12 @@ pub(crate) fn policies() -> PyResult<Vec<PolicyRow>> {
         )
     };
     Ok(POLICIES.iter().map(row).collect())
+}
+
+/// A policy as agewise writes it, whatever the spaces and digits.
+#[pyfunction]
+pub(crate) fn spelled(policy: &str) -> PyResult<String> {
+    Ok(policy.parse::<PolicySpec>().map_err(bad_input)?.to_string())
 }
 
 /// A law's probabilities, steady state, rate, E[X], Var[X] and longest X.
@@ -162,23 +170,26 @@ pub(crate) fn simulate<'py>(
 ) -> PyResult<(String, Vec<Played<'py>>)> {
     let params: SimulationParams = read("simulate", params)?;
     let wanted = params.clone().check().map_err(bad_input)?;
-    // A round cannot be stopped from here; what Python raised is raised again when all is played.
+    let stop = AtomicBool::new(false);
     let raised: Mutex<Option<PyErr>> = Mutex::new(None);
     let on_rounds = |rounds: u64| {
-        let Some(progress) = &progress else { return };
-        Python::attach(|py| {
-            if let Err(error) = progress.call1(py, (rounds,))
-                && let Ok(mut raised) = raised.lock()
-            {
-                raised.get_or_insert(error);
-            }
-        });
+        if let Some(progress) = &progress {
+            Python::attach(|py| {
+                if let Err(error) = progress.call1(py, (rounds,)) {
+                    stop.store(true, Ordering::Relaxed);
+                    if let Ok(mut raised) = raised.lock() {
+                        raised.get_or_insert(error);
+                    }
+                }
+            });
+        }
+        !stop.load(Ordering::Relaxed)
     };
-    let finished = py.detach(|| Finished::play(wanted, None, &on_rounds));
-    let finished = finished.map_err(|error| simulation(&error))?;
+    let finished = interruptible(py, &stop, || Finished::play(wanted, None, &on_rounds))?;
     if let Ok(Some(error)) = raised.into_inner() {
         return Err(error);
     }
+    let finished = finished.map_err(|error| simulation(&error))?;
     let document = pretty(&finished.summary).map_err(|error| simulation(&error))?;
     let shape = [params.seeds as usize, params.rounds as usize];
     let played = finished.runs.iter().map(|runs| {

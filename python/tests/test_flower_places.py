@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("flwr", reason="Flower is not installed")
 
 from flower_world import World, counting_app, model  # noqa: E402
-from flwr.app import ConfigRecord  # noqa: E402
+from flwr.app import ConfigRecord, Message  # noqa: E402
 
 from agewise import Selector  # noqa: E402
 from agewise.flower import AgeStrategy, identify, identity_mod  # noqa: E402
@@ -57,6 +57,26 @@ def test_a_node_that_comes_back_under_another_id_has_its_old_age() -> None:
         world.connect(partition)
     chosen.start(world, model(0.0), 4)
     assert [world.partitions(TRAIN, t) for t in range(3, 7)] == played(6)[2:]
+
+
+def test_who_does_not_answer_is_asked_again() -> None:
+    world = World(identify(counting_app()), 8, 1)
+    node, silent = world.node_of(5), [True]
+
+    def once(reply: Message) -> Message | None:
+        return None if reply.metadata.message_type.startswith("query") and silent.pop() else reply
+
+    world.mutations[node] = once
+    chosen = strategy()
+    chosen.start(world, model(0.0), 1)
+    assert world.queries().count(node) == 1
+    silent.append(False)
+    chosen.start(world, model(0.0), 2)
+    assert world.queries().count(node) == 2 and len(world.queries()) == 9
+    del world.mutations[node]
+    chosen.start(world, model(0.0), 3)
+    assert len(world.queries()) == 9
+    assert asked_nodes(chosen, world)
 
 
 def test_who_is_away_is_not_asked_and_grows_older() -> None:

@@ -181,8 +181,6 @@ BAD = {
     "weight nan": _with_metrics(num_examples=float("nan")),
     "weight infinite": _with_metrics(num_examples=float("inf")),
     "weight list": _with_metrics(num_examples=[1, 2]),
-    "another metric": _with_metrics(mood=1.0),
-    "a list for a number": _with_metrics(train_loss=[1.0]),
     "late": _late,
 }
 
@@ -210,6 +208,34 @@ def test_a_bad_reply_does_not_count(bad: Callable[[Message], Message | None]) ->
     # It was not credited, so it is asked again.
     chosen.start(nodes, result.arrays, 1)
     assert strange in nodes.partitions("train", 2)
+
+
+@pytest.mark.parametrize("metrics", [{"mood": 1.0}, {"train_loss": [1.0]}], ids=["more", "a list"])
+def test_other_metrics_count_and_only_shared_ones_are_averaged(metrics: dict[str, object]) -> None:
+    nodes = world()
+    nodes.mutations[nodes.node_of(first_cohort()[1])] = _with_metrics(**metrics)
+    result = strategy().start(nodes, model(1.0, 2.0), 1)
+    found = result.train_metrics_clientapp[1]
+    assert found["agewise-reported"] == COHORT
+    assert "mood" not in found and ("train_loss" in found) == ("train_loss" not in metrics)
+
+
+@pytest.mark.parametrize("weighting", [None, "unbiased"])
+def test_arrays_of_another_shape_never_become_the_model(weighting: str | None) -> None:
+    """Not even where the reply is alone in its round, or one of many that agree."""
+
+    def grown(reply: Message) -> Message:
+        if reply.metadata.message_type == "train":
+            reply.content["arrays"] = model(1.0, 2.0, 3.0)
+        return reply
+
+    nodes = world()
+    for number in range(CLIENTS):
+        nodes.mutations[nodes.node_of(number)] = grown
+    chosen = strategy(weighting=weighting)
+    result = chosen.start(nodes, model(1.0, 2.0), 3)
+    assert weights_of(result.arrays).tolist() == [1.0, 2.0]
+    assert result.train_metrics_clientapp[3]["agewise-reported"] == 0
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), 1e300, [1.0]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 import time
 
@@ -47,16 +49,19 @@ def test_partitions_share_everything(digits: agewise.Dataset) -> None:
 def test_the_parameters_are_the_memory_that_is_trained(digits: agewise.Dataset) -> None:
     trainer = agewise.Trainer("2nn", seed=2)
     array, views = trainer.parameters, trainer.arrays()
-    assert trainer.parameters is array or np.shares_memory(trainer.parameters, array)
+    assert np.shares_memory(trainer.parameters, array)
     before = array.copy()
     trainer.train(digits.train, steps=3, batch=10)
-    assert (array != before).any() and array is trainer.parameters
+    assert (array != before).any() and (array == trainer.parameters).all()
     assert all(np.shares_memory(view, array) for view in views.values())
     assert sum(view.size for view in views.values()) == array.size == 199_210
     views["fc3.bias"][:] = 7
     assert (trainer.state_dict()["fc3.bias"] == 7).all()
     trainer.parameters = before
-    assert trainer.parameters is array and (array == before).all()
+    assert np.shares_memory(trainer.parameters, array) and (array == before).all()
+    shape = trainer.parameters
+    shape.shape = (10, 19_921)
+    assert trainer.parameters.shape == (199_210,)
     trainer.reset(2)
     assert (array == before).all()
 
@@ -181,7 +186,7 @@ def test_training_one_trainer_twice_at_once_is_refused(digits: agewise.Dataset) 
         (lambda d: agewise.partition(d.train, 7000), "clients = 7000"),
         (lambda d: agewise.partition(d.train, 10, "dirichlet:-1"), "dirichlet:-1"),
         (lambda d: agewise.partition(d.train.take([1, 2]), 2), "images = 2 of 6000"),
-        (lambda d: agewise.partition(d.train, 10).of(10), "client = 10: expected clients from 0 to 9"),
+        (lambda d: agewise.partition(d.train, 10).of(10), "client = 10: expected at most 9"),
         (lambda d: agewise.partition(d.train, 10).of(-1), "client = -1"),
         (lambda d: d.train.take([6000]), "indices = 6000"),
         (lambda d: d.train.take([0.5]), "indices"),
@@ -204,6 +209,12 @@ def test_training_one_trainer_twice_at_once_is_refused(digits: agewise.Dataset) 
         (lambda d: agewise.Trainer("softmax").train(d.train.take([])), "samples of client 0"),
         (lambda d: setattr(agewise.Trainer("softmax"), "parameters", [1, 2]), "parameters = "),
         (lambda d: agewise.average(np.zeros(2), [], []), "model = "),
+        (lambda d: agewise.Trainer("softmax").train(d), "data = Dataset.*expected Images; a Dataset has two"),
+        (lambda d: agewise.partition(d, 10), "images = Dataset"),
+        (lambda d: agewise.partition(d.train, 10).of(2**63), "client = 9223372036854775808"),
+        (lambda d: agewise.Images(np.zeros((2, 28, 28), np.uint8), [0.5, 1.7]), "labels"),
+        (lambda d: agewise.Trainer("softmax", shape=5), "shape = 5"),
+        (lambda d: agewise.average(np.zeros(2, np.float32)[::-1], [], []), "model: expected"),
     ],
 )
 def test_bad_input_is_named(digits: agewise.Dataset, call, message: str) -> None:  # type: ignore[no-untyped-def]
@@ -216,6 +227,16 @@ def test_a_missing_data_set_is_not_the_callers_mistake(tmp_path, monkeypatch) ->
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with pytest.raises(OSError, match="dataset = cifar-100: expected its files"):
         agewise.load_data("cifar-100", tmp_path)
+
+
+def test_trainers_are_copied_with_their_parameters(digits: agewise.Dataset) -> None:
+    trainer = agewise.Trainer("softmax", seed=1)
+    trainer.train(digits.train, steps=3)
+    for other in [copy.copy(trainer), copy.deepcopy(trainer), pickle.loads(pickle.dumps(trainer))]:
+        assert (other.parameters == trainer.parameters).all()
+        assert not np.shares_memory(other.parameters, trainer.parameters)
+        other.train(digits.train, steps=1)
+    assert (agewise.Trainer("softmax", seed=1).parameters != trainer.parameters).any()
 
 
 def test_averages(digits: agewise.Dataset) -> None:
@@ -232,6 +253,8 @@ def test_averages(digits: agewise.Dataset) -> None:
         with pytest.raises(ValueError, match=r"updates\[1\]"):
             agewise.average(model, [updates[0], bad], [0.5, 0.5])
         assert (model == old).all()
+    with pytest.raises(ValueError, match="the model's memory"):
+        agewise.average(model, [model], [1.0])
     # Weights that lack half: the other half stays.
-    agewise.average(model, [updates[0]], [0.5])
+    agewise.average(model, (update for update in updates[:1]), [0.5])
     assert np.allclose(model, 0.5 * updates[0] + 0.5 * old, atol=1e-6)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -192,6 +195,79 @@ def test_losses_are_kept_for_policies_that_look_at_them() -> None:
     selector = agewise.Selector("random", 3, 1)
     selector.select(losses=[0.5, np.nan, 2.0])
     assert json.loads(selector.state())["selector"]["reports"]["losses"] == [0.5, None, 2.0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_state_in_the_middle_of_a_round_is_complete(policy: str) -> None:
+    def new() -> agewise.Selector:
+        return agewise.Selector(policy, 6, 3, seed=1, weighting="data-size", sizes=[1, 2, 3, 4, 5, 100])
+
+    whole, cut = new(), new()
+    for _ in range(8):
+        ids = whole.select().ids
+        assert cut.select().ids.tolist() == ids.tolist()
+        resumed = new()
+        resumed.load_state(cut.state())
+        cut = resumed
+        whole.report(ids[:-1])
+        cut.report(ids[:-1])
+    assert cut.state() == whole.state()
+
+
+def test_a_state_of_other_weights_is_refused() -> None:
+    selector = agewise.Selector("random", 6, 3, weighting="uniform")
+    others = [{"weighting": "data-size"}, {}, {"start": "cold"}, {"empty_cohort": "skip"}]
+    for options in others:
+        state = agewise.Selector("random", 6, 3, **{"weighting": "uniform", **options}).state()  # type: ignore[arg-type]
+        if options == {}:
+            selector.load_state(state)
+            continue
+        with pytest.raises(ValueError, match=next(iter(options))):
+            selector.load_state(state)
+    # However it is written.
+    spaced = agewise.Selector("phased(reshuffle=0.050)", 6, 3).state()
+    agewise.Selector("phased( reshuffle = 0.05 )", 6, 3).load_state(spaced)
+
+
+def test_a_selection_that_fails_takes_no_sizes_and_no_losses() -> None:
+    selector = agewise.Selector("random", 6, 3, seed=1)
+    before = selector.state()
+    for wrong in [{"available": [9]}, {"losses": [1.0]}, {"losses": [np.inf] * 6}, {"available": [True] * 5}]:
+        with pytest.raises(ValueError):
+            selector.select(sizes=[1, 2, 3, 4, 5, 6], **wrong)  # type: ignore[arg-type]
+        assert selector.state() == before
+
+
+def test_copies_go_their_own_way() -> None:
+    selector = agewise.Selector("phased(reshuffle=0.3)", 30, 6, seed=2)
+    play(selector, 3)
+    for other in [copy.copy(selector), copy.deepcopy(selector), pickle.loads(pickle.dumps(selector))]:
+        assert other.state() == selector.state() and repr(other) == repr(selector)
+        ahead = play(other, 4)
+        assert selector.round == 3
+        assert play(copy.copy(selector), 4) == ahead
+
+
+def test_several_threads_take_turns() -> None:
+    selector = agewise.Selector("random", 100, 10, seed=2)
+
+    def work() -> None:
+        for _ in range(50):
+            selector.select()
+            selector.report([])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert selector.round == 200
+
+
+def test_a_round_that_never_comes_is_refused() -> None:
+    client = agewise.Client("phased(reshuffle=0.3)", 100, 15, 99)
+    with pytest.raises(ValueError, match="round = 18446744073709551615"):
+        client.takes_part(2**64 - 1, 0)
 
 
 def test_laws() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,8 +26,11 @@ def test_theory_has_arrays() -> None:
     assert law.interval_probabilities @ law.intervals == pytest.approx(law.mean_interval)
     assert law.window_sd[1] == pytest.approx(np.sqrt(0.15 * 0.85))
     assert found.figure.startswith("<svg") and found._repr_html_() == found.figure
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="expected one of random"):
         found["best"]
+    asked = agewise.theory(policies=["phased(reshuffle=0.050)"])
+    assert asked["phased( reshuffle=0.05)"] is asked.policies[0]
+    assert len(repr(found)) < 300
 
 
 def test_simulation_has_arrays_and_tells() -> None:
@@ -49,6 +53,42 @@ def test_an_exception_in_progress_comes_through() -> None:
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        "agewise.simulate(clients=10**5, cohort=10**4, rounds=10**6, policies=['random'])",
+        "agewise.compare(rounds=10**5, model='softmax', targets=[], progress=False)",
+    ],
+)
+def test_ctrl_c_ends_it(call: str, tmp_path: Path) -> None:
+    """A signal to the process, as a terminal sends it; without it these calls take hours."""
+    code = f"""
+import agewise, os, signal, threading
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    {call}
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "interrupted\n", done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_works(tmp_path: Path) -> None:
+    code = """
+import agewise, os, warnings
+warnings.simplefilter("ignore")
+first = agewise.simulate(rounds=20).json
+child = os.fork()
+if child == 0:
+    os._exit(0 if agewise.simulate(rounds=20).json == first else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: agewise.theory(clients=-1), "clients: .*-1.*expected a whole number"),
@@ -66,6 +106,11 @@ def test_an_exception_in_progress_comes_through() -> None:
         (lambda: agewise.compare(data="mnst"), r"did you mean mnist\?"),
         (lambda: agewise.compare(preset="paper"), "preset = paper: expected one of"),
         (lambda: agewise.compare(threads=0, out="never-made"), "threads = 0"),
+        (lambda: agewise.compare(threads=10**9), "threads = 1000000000: expected at most 4096"),
+        (lambda: agewise.compare(policies="random"), "policies = 'random': expected a list"),
+        (lambda: agewise.theory(policies="random"), "policies = 'random': expected a list"),
+        (lambda: agewise.theory(sizes=[float("nan")] * 100), r"sizes\[0\] = nan"),
+        (lambda: agewise.compare(progress=5), "progress = 5"),
         (lambda: agewise.compare(server={"rule": "best"}), "server"),
         (lambda: agewise.read_comparison("nowhere"), "nowhere"),
     ],

@@ -144,12 +144,28 @@ impl Run {
     /// Plays all rounds that are left, in blocks whose metrics are settled at once; `on_round` hears of
     /// every round, of a block at a time.
     pub fn play_on(&mut self, mut on_round: impl FnMut(&RoundRow)) -> Result<()> {
+        self.play_while(|row| {
+            on_round(row);
+            true
+        })
+    }
+
+    /// The same, until `goes_on` says no to a round; those of its block are played nevertheless.
+    pub fn play_while(&mut self, mut goes_on: impl FnMut(&RoundRow) -> bool) -> Result<()> {
         let block = self.engine.block(&self.spec);
-        while self.round < self.spec.rounds {
+        let mut wanted = true;
+        while wanted && self.round < self.spec.rounds {
             let rows = self.play_block(block.min(self.spec.rounds - self.round))?;
-            rows.iter().for_each(&mut on_round);
+            for row in &rows {
+                wanted &= goes_on(row);
+            }
         }
         Ok(())
+    }
+
+    /// Whether all rounds were played.
+    pub fn is_finished(&self) -> bool {
+        self.round >= self.spec.rounds
     }
 
     /// Plays so many rounds: first chooses the clients of all of them, then does the books.

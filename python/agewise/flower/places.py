@@ -46,17 +46,21 @@ class Places:
         return self._stated.get(node) is not None
 
     def ask(self, grid: Grid, connected: Iterable[int], timeout: float) -> None:
-        """Asks the nodes that are new which number they have, and waits for so many seconds."""
+        """Asks the nodes that are new which number they have, and waits for so many seconds.
+
+        Who answers and states none is not asked again; who does not answer is, before the next round.
+        """
         strangers = sorted(node for node in connected if node not in self._stated)
         if not strangers:
             return
         questions = [Message(RecordDict(), node, IDENTITY_MESSAGE) for node in strangers]
-        stated: dict[int, int | None] = dict.fromkeys(strangers)
+        stated: dict[int, int | None] = {}
         for reply in grid.send_and_receive(questions, timeout=timeout):
-            if reply.has_content() and reply.metadata.src_node_id in stated:
-                stated[reply.metadata.src_node_id] = stated_partition(reply.content)
+            node = reply.metadata.src_node_id
+            if node in strangers:
+                stated[node] = stated_partition(reply.content) if reply.has_content() else None
         self._stated.update(stated)
-        silent = sum(number is None for number in stated.values())
+        silent = len(strangers) - sum(number is not None for number in stated.values())
         if silent > 0:
             LOGGER.warning(
                 "agewise: %d of %d new nodes did not say which partition they hold and get free "

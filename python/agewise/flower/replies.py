@@ -20,9 +20,9 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 #: Names and shapes of arrays.
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-#: What FedAvg wants to be the same in all replies: the names of the two records, the shapes of the
-#: arrays, and the names of the metrics (with the lengths of those that are lists).
-Layout = tuple[str, Shapes, str, frozenset[tuple[str, int | None]]]
+#: What FedAvg wants to be the same in all replies: the names of the two records, and the shapes of
+#: the arrays.
+Layout = tuple[str, Shapes, str]
 
 
 @dataclass(frozen=True)
@@ -91,20 +91,15 @@ def read_update(
     weight = 0 if weight_key is None else metrics.get(weight_key)
     if not isinstance(weight, int | float) or not 0 <= weight <= _LARGEST:
         return f"metric {weight_key!r} is {weight!r}, expected a number of at least 0"
-    names = frozenset(
-        (name, len(value) if isinstance(value, list) else None)
-        for name, value in metrics.items()
-        if name != PARTITION_KEY
-    )
     if not trained:
-        return Update(number, reply, ("", (), metrics_name, names))
+        return Update(number, reply, ("", (), metrics_name))
     if len(content.array_records) != 1:
         return f"{len(content.array_records)} ArrayRecords, expected 1"
     ((arrays_name, arrays),) = content.array_records.items()
     wrong = _wrong_array(arrays)
     if wrong is not None:
         return wrong
-    return Update(number, reply, (arrays_name, shapes_of(arrays), metrics_name, names))
+    return Update(number, reply, (arrays_name, shapes_of(arrays), metrics_name))
 
 
 def _wrong_array(arrays: ArrayRecord) -> str | None:
@@ -123,21 +118,25 @@ def _wrong_array(arrays: ArrayRecord) -> str | None:
 
 
 def of_one_layout(updates: Iterable[Update], sent: ArrayRecord | None) -> list[Update]:
-    """The updates of the layout that most of them have, by increasing number.
+    """The updates whose arrays are those that were sent, by increasing number.
 
-    Between layouts of equally many updates, the one that was sent to the clients wins, then that of
-    the lowest number.
+    Where nothing was sent (an empty first model) and where records have different names, those
+    count that are like most; between equally many, those like the lowest number.
     """
     ordered = sorted(updates, key=lambda update: update.number)
+    if sent:
+        model = shapes_of(sent)
+        for update in ordered:
+            if update.layout[1] != model:
+                refuse(update.reply, "its arrays have other names or shapes than the model")
+        ordered = [update for update in ordered if update.layout[1] == model]
     counts = Counter(update.layout for update in ordered)
     if len(counts) <= 1:
         return ordered
-    asked = None if sent is None else shapes_of(sent)
-    common = max(counts, key=lambda layout: (counts[layout], layout[1] == asked))
+    common = max(counts, key=lambda layout: counts[layout])
     for update in ordered:
         if update.layout != common:
-            why = "its arrays or metrics have other names or shapes than those of most replies"
-            refuse(update.reply, why)
+            refuse(update.reply, "its records have other names or shapes than those of most replies")
     return [update for update in ordered if update.layout == common]
 
 
@@ -146,24 +145,35 @@ def refuse(reply: Message, why: str) -> None:
     LOGGER.warning("agewise: reply of node %d does not count: %s", reply.metadata.src_node_id, why)
 
 
+def shared_metrics(updates: Sequence[Update]) -> set[str]:
+    """The metrics that all replies have, and in the same length where they are lists."""
+
+    def kinds(update: Update) -> set[tuple[str, int | None]]:
+        items = update.metrics.items()
+        return {(name, len(value) if isinstance(value, list) else None) for name, value in items}
+
+    everyone = [kinds(update) for update in updates]
+    return {name for name, _ in set.intersection(*everyone)} if everyone else set()
+
+
 def for_average(
     updates: Sequence[Update], key: str, weights: Sequence[float] | None, *, named: bool
 ) -> list[Message]:
     """The replies as FedAvg shall average them; none if they weigh nothing.
 
-    Weights take the place of the metric that FedAvg weighs by. The partition id is no metric to be
-    averaged: it is left out, unless names are wanted and all replies have one. The replies
-    themselves stay as they are; the arrays are shared.
+    Weights take the place of the metric that FedAvg weighs by. Only metrics that all replies have
+    are averaged. The partition id is none of them: it is left out, unless names are wanted and all
+    replies have one. The replies themselves stay as they are; the arrays are shared.
     """
-    named = named and all(PARTITION_KEY in update.metrics for update in updates)
+    common = shared_metrics(updates)
+    if not named:
+        common.discard(PARTITION_KEY)
     found = [update.figure(key) for update in updates] if weights is None else weights
     if math.fsum(found) <= 0:
         return []
     messages = []
     for update, weight in zip(updates, found, strict=True):
-        metrics = MetricRecord(dict(update.metrics))
-        if not named:
-            metrics.pop(PARTITION_KEY, None)
+        metrics = MetricRecord({name: update.metrics[name] for name in sorted(common)})
         if weights is not None:
             metrics[key] = weight
         content = update.reply.content

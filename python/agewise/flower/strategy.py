@@ -111,6 +111,12 @@ class AgeStrategy(FedAvg):
             train_metrics_aggr_fn,
             evaluate_metrics_aggr_fn,
         )
+        needed = max(min_available_nodes, min_train_nodes)
+        if needed > clients:
+            raise ValueError(
+                f"min_available_nodes or min_train_nodes = {needed}: expected at most {clients}, "
+                "the number of clients; rounds would wait for ever"
+            )
         if weighting == "data-size" and sizes is None:
             raise ValueError(
                 "sizes = None: expected the data sizes of all clients; "
@@ -157,6 +163,7 @@ class AgeStrategy(FedAvg):
         self.duration_key = duration_key
         self.identify_timeout = identify_timeout
         self._own_train_metrics = train_metrics_aggr_fn is not None
+        self._own_evaluate_metrics = evaluate_metrics_aggr_fn is not None
         self._places = Places(clients)
         self._asked = Asked()
         self._evaluating = Asked()
@@ -244,8 +251,8 @@ class AgeStrategy(FedAvg):
 
         A reply counts if its node was asked in this round and has not replied before, it has no
         error, exactly one ArrayRecord with finite numbers only and one MetricRecord with a weight,
-        and names and shapes are those of most replies. The sum is taken by increasing partition id,
-        so that it does not depend on who came first.
+        and the names and shapes of its arrays are those of the model. The sum is taken by increasing
+        partition id, so that it does not depend on who came first.
         """
         asked, self._asked = self._asked, Asked()
         received = asked.replies_among(replies)
@@ -298,8 +305,8 @@ class AgeStrategy(FedAvg):
         received = asked.replies_among(replies)
         errors = [reply for reply in received if reply.has_error()]
         updates = self._read(received, asked, trained=False)
-        total = math.fsum(update.figure(self.weighted_by_key) for update in updates)
-        counted = [update.reply for update in updates] if total > 0 else []
+        named = self._own_evaluate_metrics
+        counted = for_average(updates, self.weighted_by_key, None, named=named)
         return super().aggregate_evaluate(self._before + server_round, [*counted, *errors])
 
     # State

@@ -139,7 +139,9 @@ impl From<SimulateError> for Failure {
             SimulateError::Folder(error) if error.is_bad_name() => Self::BadInput(message),
             SimulateError::Input(_) => Self::BadInput(message),
             SimulateError::Draw(error) => error.into(),
-            SimulateError::Folder(_) | SimulateError::Unreadable(_) => Self::Trouble(message),
+            SimulateError::Folder(_) | SimulateError::Unreadable(_) | SimulateError::Stopped => {
+                Self::Trouble(message)
+            }
         }
     }
 }
@@ -173,7 +175,11 @@ fn run_here(args: &SimulateArgs) -> Result<(), Failure> {
     let params = simulation.params();
     let runs = simulation.policies().len() as u64 * u64::from(params.seeds);
     let progress = Progress::new(runs * params.rounds, "simulating", args.run.quiet);
-    let finished = Finished::play(simulation, Some(&folder), &|rounds| progress.advance(rounds))?;
+    let advance = |rounds: u64| {
+        progress.advance(rounds);
+        true
+    };
+    let finished = Finished::play(simulation, Some(&folder), &advance)?;
     progress.finish();
     finished.write(&folder)?;
     if args.run.json {

@@ -9,7 +9,7 @@ pub(crate) use figures::lorenz_curve;
 use crate::core::{Result, Start};
 use crate::report::DrawError;
 use crate::run_folder::{CONFIG, FolderError, RunFolder, fingerprint};
-use crate::sim::{RunRecord, Simulation, Summary, play};
+use crate::sim::{Run, RunRecord, Simulation, Summary, play};
 use rayon::prelude::*;
 use std::fmt;
 
@@ -35,6 +35,8 @@ pub enum SimulateError {
     Draw(DrawError),
     /// A file that this program wrote and cannot read again.
     Unreadable(String),
+    /// Whoever hears of the rounds did not want to go on.
+    Stopped,
 }
 
 impl fmt::Display for SimulateError {
@@ -44,6 +46,7 @@ impl fmt::Display for SimulateError {
             Self::Folder(error) => error.fmt(f),
             Self::Draw(error) => error.fmt(f),
             Self::Unreadable(message) => f.write_str(message),
+            Self::Stopped => f.write_str("stopped before the last round"),
         }
     }
 }
@@ -84,12 +87,12 @@ pub struct Finished {
 impl Finished {
     /// Plays all runs, or takes those from the folder that are finished already.
     ///
-    /// `on_rounds` hears of every round that is played or taken over. Each finished run is stored at once, so
-    /// that a simulation that is interrupted loses at most the runs that were under way.
+    /// `on_rounds` hears of every round that is played or taken over, and says whether to go on. Each finished run is
+    /// stored at once, so that a simulation that is interrupted loses at most the runs that were under way.
     pub fn play(
         simulation: Simulation,
         folder: Option<&RunFolder>,
-        on_rounds: &(dyn Fn(u64) + Sync),
+        on_rounds: &(dyn Fn(u64) -> bool + Sync),
     ) -> std::result::Result<Self, SimulateError> {
         let seeds = simulation.params().seeds;
         let units: Vec<(usize, u32)> = (0..simulation.policies().len())
@@ -179,10 +182,10 @@ fn finish_run(
     policy: usize,
     seed: u32,
     stored: Option<(&RunFolder, String)>,
-    on_rounds: &(dyn Fn(u64) + Sync),
+    on_rounds: &(dyn Fn(u64) -> bool + Sync),
 ) -> std::result::Result<RunRecord, SimulateError> {
     let Some((folder, name)) = stored else {
-        return Ok(RunRecord::from(play(simulation.run(policy, seed), |_| on_rounds(1))?));
+        return play_out(simulation, policy, seed, on_rounds);
     };
     let unreadable = |error: &dyn fmt::Display| {
         SimulateError::Unreadable(format!("{name}: cannot be read ({error}); remove it to go on"))
@@ -192,13 +195,30 @@ fn finish_run(
         if record.rounds.len() as u64 != simulation.params().rounds {
             return Err(unreadable(&"it has another number of rounds"));
         }
-        on_rounds(simulation.params().rounds);
+        if !on_rounds(simulation.params().rounds) {
+            return Err(SimulateError::Stopped);
+        }
         return Ok(record);
     }
-    let record = RunRecord::from(play(simulation.run(policy, seed), |_| on_rounds(1))?);
+    let record = play_out(simulation, policy, seed, on_rounds)?;
     let text = serde_json::to_string(&record).map_err(|error| unreadable(&error))?;
     folder.write(&name, text.as_bytes())?;
     Ok(record)
+}
+
+/// Plays a run to its end, unless somebody stops it.
+fn play_out(
+    simulation: &Simulation,
+    policy: usize,
+    seed: u32,
+    on_rounds: &(dyn Fn(u64) -> bool + Sync),
+) -> std::result::Result<RunRecord, SimulateError> {
+    let mut run = Run::new(simulation.run(policy, seed))?;
+    run.play_while(|_| on_rounds(1))?;
+    if !run.is_finished() {
+        return Err(SimulateError::Stopped);
+    }
+    Ok(RunRecord::from(run.outcome()))
 }
 
 /// The cohort sizes of an age law's first rounds from the start that was not asked for.

@@ -1,0 +1,1 @@
+"""Federated learning on the embedded digits: agewise chooses the clients and trains them."""

@@ -1,0 +1,1 @@
+"""Federated learning with a PyTorch model: agewise chooses the clients."""
