@@ -282,7 +282,7 @@ class Selector:
             self._inner.load_state(bytes(state))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _selector_again, (self._options, self.policy, self.clients, self.cohort, self.seed, self.state())
+        return _selector_again, (self._options, self.state())
 
     def __copy__(self) -> Selector:
         return _selector_again(*self.__reduce__()[1])
@@ -294,14 +294,8 @@ class Selector:
         )
 
 
-def _selector_again(
-    options: str, policy: str, clients: int, cohort: int, seed: int, state: bytes
-) -> Selector:
-    selector = Selector.__new__(Selector)
-    selector.policy, selector.clients, selector.cohort, selector.seed = policy, clients, cohort, seed
-    selector._options = options
-    selector._inner = _agewise.Selector(options)
-    selector._lock = threading.Lock()
+def _selector_again(options: str, state: bytes) -> Selector:
+    selector = Selector(**json.loads(options))
     selector.load_state(state)
     return selector
 
@@ -337,8 +331,8 @@ class Client:
         self.policy = policy
         #: Which client it is.
         self.client = client
-        self._options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip")
-        self._inner = _agewise.Client(self._options, whole("client", client))
+        options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip")
+        self._inner = _agewise.Client(options, whole("client", client))
 
     @property
     def first_age(self) -> int:

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
 /// What a selector is made from.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     policy: String,
@@ -31,15 +31,7 @@ struct Options {
 #[serde(deny_unknown_fields)]
 struct Stored {
     version: u32,
-    policy: String,
-    clients: u64,
-    cohort: u64,
-    max_age: u64,
-    seed: u64,
-    start: String,
-    weighting: Option<String>,
-    empty_cohort: String,
-    sizes: Option<Vec<f64>>,
+    options: Options,
     selector: SelectorState,
     participation: Participation,
     chosen: Option<Chosen>,
@@ -215,10 +207,6 @@ impl Selector {
 
     /// What has to be kept to go on later.
     fn state(&self) -> PyResult<Vec<u8>> {
-        let options = self.options.clone();
-        let Options {
-            clients, cohort, max_age, seed, start, weighting, sizes, empty_cohort, ..
-        } = options;
         let chosen = self.chosen.as_ref().map(|chosen| Chosen {
             clients: chosen.clients.clone(),
             weights: chosen.weights.clone(),
@@ -226,15 +214,7 @@ impl Selector {
         });
         let stored = Stored {
             version: VERSION,
-            policy: self.spelled(),
-            clients,
-            cohort,
-            max_age,
-            seed,
-            start,
-            weighting,
-            empty_cohort,
-            sizes,
+            options: Options { policy: self.spelled(), ..self.options.clone() },
             selector: self.inner.state(),
             participation: self.watched.clone(),
             chosen,
@@ -247,17 +227,19 @@ impl Selector {
         let wrong =
             |error| bad_input(Error::new("state", error, "what state() of a Selector gave"));
         let stored: Stored = serde_json::from_slice(state).map_err(wrong)?;
-        let mine = &self.options;
+        let (mine, stored_options) = (&self.options, stored.options);
+        let Options { policy, start, weighting, empty_cohort, sizes, .. } = stored_options;
+        let Options { clients, cohort, max_age, seed, .. } = stored_options;
         let pairs = [
             ("version", stored.version.to_string(), VERSION.to_string()),
-            ("policy", stored.policy, self.spelled()),
-            ("clients", stored.clients.to_string(), mine.clients.to_string()),
-            ("cohort", stored.cohort.to_string(), mine.cohort.to_string()),
-            ("max_age", stored.max_age.to_string(), mine.max_age.to_string()),
-            ("seed", stored.seed.to_string(), mine.seed.to_string()),
-            ("start", stored.start, mine.start.clone()),
-            ("weighting", named(stored.weighting.as_deref()), named(mine.weighting.as_deref())),
-            ("empty_cohort", stored.empty_cohort, mine.empty_cohort.clone()),
+            ("policy", policy, self.spelled()),
+            ("clients", clients.to_string(), mine.clients.to_string()),
+            ("cohort", cohort.to_string(), mine.cohort.to_string()),
+            ("max_age", max_age.to_string(), mine.max_age.to_string()),
+            ("seed", seed.to_string(), mine.seed.to_string()),
+            ("start", start, mine.start.clone()),
+            ("weighting", named(weighting.as_deref()), named(mine.weighting.as_deref())),
+            ("empty_cohort", empty_cohort, mine.empty_cohort.clone()),
         ];
         for (field, theirs, ours) in pairs {
             if theirs != ours {
@@ -265,7 +247,8 @@ impl Selector {
                 return Err(bad_input(Error::new(format!("state({field})"), theirs, expected)));
             }
         }
-        let options = Options { sizes: stored.sizes, ..self.options.clone() };
+        // Sizes may have been given on the way: they are part of the state.
+        let options = Options { sizes, ..self.options.clone() };
         let mut inner = options.selector().map_err(bad_input)?;
         inner.restore(stored.selector).map_err(bad_input)?;
         let chosen = stored.chosen.map(|chosen| chosen.check(&inner)).transpose();
