@@ -1,7 +1,7 @@
 """Balanced client participation in federated learning: who trains next?
 
 The core of agewise (:class:`Selector`, :class:`Client`, :func:`theory`, :func:`simulate`), its trainer (:class:`Trainer`,
-:func:`load_data`, :func:`partition`) and its main job (:func:`compare`). ``agewise.flower`` has a strategy for Flower.
+:func:`load_data`, :func:`partition`, :func:`sketch`) and its main job (:func:`compare`). ``agewise.flower`` has a strategy for Flower.
 
 >>> selector = Selector("markov-optimal", clients=100, cohort=15, seed=1)
 >>> cohort = selector.select()
@@ -40,6 +40,7 @@ from agewise.selection import (
     policies,
 )
 from agewise.simulation import PolicyLoad, Simulation, simulate
+from agewise.sketches import sketch
 
 __all__ = [
     "AgeLaw",
@@ -71,5 +72,6 @@ __all__ = [
     "read_comparison",
     "resume_comparison",
     "simulate",
+    "sketch",
     "theory",
 ]

@@ -61,6 +61,22 @@ def numbers(field: str, values: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
+def rows(field: str, values: ArrayLike) -> NDArray[np.float32]:
+    """A table of numbers with 32 bits. Numbers that do not fit become infinite, which the core refuses."""
+    try:
+        with np.errstate(over="ignore"):
+            array = np.ascontiguousarray(values, dtype=np.float32)
+    except (TypeError, ValueError):
+        array = np.empty((), dtype=np.float32)
+    if array.shape == (0,):
+        # Nobody reports.
+        return array.reshape(0, 0)
+    if array.ndim != 2:
+        expected = "rows of numbers, one for each client, all of one width"
+        raise ValueError(f"{field} = {shown(values)}: expected {expected}")
+    return array
+
+
 def finite(field: str, values: ArrayLike) -> list[float]:
     """A list of finite numbers, as JSON can write it."""
     array = numbers(field, values)

@@ -93,7 +93,8 @@ def theory(
     seed: int = 0,
     cold_start: int = 0,
 ) -> Theory:
-    """The theory of policies (all that need no options if none are named) for so many clients, so many of them per round.
+    """The theory of policies (all with closed forms that need no options if none are named) for so many clients, so many of
+    them per round. A policy without closed forms is a ValueError.
 
     ``sizes`` is a law (``equal``, ``zipf:2.0``, ``lognormal:1.0``), drawn with ``seed``, or a list. With ``cold_start`` the
     cohorts of age laws in so many rounds from ages 0 are given too.

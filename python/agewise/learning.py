@@ -207,6 +207,8 @@ class LocalReport:
     loss: float
     #: How long it took.
     seconds: float
+    #: The root of the mean square of the losses of all samples, each before its step.
+    root_mean_square: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +279,15 @@ class Trainer:
             expected = f"an array of {len(self.parameters)} numbers"
             raise ValueError(f"parameters = {list(array.shape)}: expected {expected}")
         self.parameters[:] = array
+
+    @property
+    def output_layer(self) -> slice:
+        """Where the last layer's weights and biases are in :attr:`parameters`: what :func:`agewise.sketch` looks at.
+
+        >>> Trainer("2nn").output_layer
+        slice(197200, 199210, None)
+        """
+        return slice(*self._inner.output_layer)
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """The tensors by name, as views of :attr:`parameters`: nothing is copied.
@@ -369,8 +380,8 @@ class Trainer:
         text, images = document(task), _images("data", data)._inner
         begin = time.perf_counter()
         with self._busy():
-            done, samples, loss = self._inner.train(images, text)
-        return LocalReport(done, samples, loss, time.perf_counter() - begin)
+            done, samples, loss, root_mean_square = self._inner.train(images, text)
+        return LocalReport(done, samples, loss, time.perf_counter() - begin, root_mean_square)
 
     def evaluate(self, data: Images) -> Evaluation:
         """How well the parameters do on images."""

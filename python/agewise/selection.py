@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import finite, known, numbers, shown, whole, within
+from agewise.checks import finite, known, numbers, rows, shown, whole, within
 
 
 @dataclass(frozen=True)
@@ -223,29 +223,109 @@ class Selector:
         with self._lock:
             return Cohort(*self._inner.select(mask, given, heard))
 
+    @property
+    def wants_sketches(self) -> bool:
+        """Whether the policy looks at sketches of updates: then reports should bring them (:func:`agewise.sketch`).
+
+        >>> Selector("age-herding").wants_sketches, Selector("oldest-first").wants_sketches
+        (True, False)
+        """
+        with self._lock:
+            return self._inner.wants_sketches
+
+    @property
+    def wants_root_mean_squares(self) -> bool:
+        """Whether the policy looks at the root mean squares of losses.
+
+        >>> Selector("oort").wants_root_mean_squares
+        True
+        """
+        with self._lock:
+            return self._inner.wants_root_mean_squares
+
+    def asks(self, available: ArrayLike | None = None) -> NDArray[np.uint32]:
+        """The clients whose loss under the present model the policy wants to know before it chooses.
+
+        Whoever can find that out tells :meth:`note`, before :meth:`select`. Nobody has to: otherwise the last reports have to
+        do. ``available`` is as in :meth:`select`.
+
+        >>> selector = Selector("power-of-choice(d=4)", clients=50, cohort=2)
+        >>> asked = selector.asks()
+        >>> selector.note(asked, losses=[0.1, 0.4, 0.3, 0.2])
+        >>> selector.select().ids.tolist() == asked[[1, 2]].tolist()
+        True
+        """
+        mask = None if available is None else _mask(available, self.clients)
+        with self._lock:
+            return self._inner.asks(mask)
+
+    def asks_sketches(self, available: ArrayLike | None = None) -> NDArray[np.uint32]:
+        """The clients of whom the policy wants a sketch of what they would do under the present model, before it chooses.
+
+        Like :meth:`asks`, a wish. In ``agewise compare`` such a client trains for one step.
+
+        >>> selector = Selector("age-herding", clients=4, cohort=2)
+        >>> selector.asks_sketches()
+        array([0, 1, 2, 3], dtype=uint32)
+        >>> selector.note([0, 1, 2, 3], sketches=[[1, 0], [1, 0], [-1, 0], [-1, 0]])
+        >>> selector.asks_sketches()
+        array([], dtype=uint32)
+        """
+        mask = None if available is None else _mask(available, self.clients)
+        with self._lock:
+            return self._inner.asks_sketches(mask)
+
+    def note(
+        self,
+        clients: ArrayLike,
+        *,
+        losses: ArrayLike | None = None,
+        durations: ArrayLike | None = None,
+        root_mean_squares: ArrayLike | None = None,
+        sketches: ArrayLike | None = None,
+    ) -> None:
+        """Keeps what clients say about themselves; nobody is credited and the round goes on. Lists are those of :meth:`report`.
+        Before the first round of a stationary start a policy may deal out the first ages anew, by what it knows now.
+
+        >>> selector = Selector("age-herding", clients=6, cohort=3)
+        >>> selector.note([0, 1], sketches=[[1, 2], [3, float("nan")]])
+        Traceback (most recent call last):
+            ...
+        ValueError: sketch of client 1 = NaN: expected finite numbers only
+        """
+        said = _figures(losses, durations, root_mean_squares, sketches)
+        numbered = _clients("clients", clients)
+        with self._lock:
+            self._inner.note(numbered, *said)
+
     def report(
         self,
         clients: ArrayLike,
         *,
         losses: ArrayLike | None = None,
         durations: ArrayLike | None = None,
+        root_mean_squares: ArrayLike | None = None,
+        sketches: ArrayLike | None = None,
     ) -> None:
         """Ends the round: the clients whose updates were accepted are credited, so that their age is 0; all others grow older.
 
-        ``losses`` and ``durations`` (seconds) belong to the clients, in their order; NaN where there is none. A client that was
-        selected and did not report keeps its age and comes back soon. After an error nothing has changed.
+        ``losses``, ``durations`` (seconds) and ``root_mean_squares`` (of the losses of all samples) belong to the clients, in
+        their order; NaN where there is none. ``sketches`` has one row for each client: a sketch of its update
+        (:func:`agewise.sketch`), all of one width in the whole run. Where some clients have none, those of the others go to
+        :meth:`note` afterwards. A client that was selected and did not report keeps its age and comes back soon. After an error
+        nothing has changed.
 
-        >>> selector = Selector("random", clients=6, cohort=3)
+        >>> selector = Selector("age-herding", clients=6, cohort=2)
+        >>> selector.report([2, 5], losses=[0.3, float("nan")], sketches=np.eye(2))
         >>> selector.report([7])
         Traceback (most recent call last):
             ...
         ValueError: credited = 7: expected clients from 0 to 5
         """
+        said = _figures(losses, durations, root_mean_squares, sketches)
         numbered = _clients("clients", clients)
-        heard = None if losses is None else numbers("losses", losses).astype(np.float32)
-        took = None if durations is None else numbers("durations", durations).astype(np.float32)
         with self._lock:
-            self._inner.report(numbered, heard, took)
+            self._inner.report(numbered, *said)
 
     def metrics(self) -> Participation:
         """How evenly clients were credited so far.
@@ -263,7 +343,7 @@ class Selector:
         return Participation(**figures, window_sd=windows)
 
     def state(self) -> bytes:
-        """All that is needed to go on exactly, metrics included: JSON in UTF-8.
+        """All that is needed to go on exactly, metrics and sketches included: JSON in UTF-8.
 
         >>> first = Selector("random", clients=50, cohort=5, seed=3)
         >>> first.report(first.select().ids)
@@ -374,6 +454,21 @@ def _text(field: str, value: object) -> str:
     if isinstance(value, str):
         return value
     raise ValueError(f"{field} = {shown(value)}: expected a text")
+
+
+def _figures(
+    losses: ArrayLike | None,
+    durations: ArrayLike | None,
+    root_mean_squares: ArrayLike | None,
+    sketches: ArrayLike | None,
+) -> tuple[NDArray[np.float32] | None, ...]:
+    """What clients say, as the core keeps it: with 32 bits."""
+    lists = {"losses": losses, "durations": durations, "root_mean_squares": root_mean_squares}
+    figures = [
+        None if given is None else numbers(field, given).astype(np.float32)
+        for field, given in lists.items()
+    ]
+    return *figures, None if sketches is None else rows("sketches", sketches)
 
 
 def _clients(field: str, given: ArrayLike) -> NDArray[np.uint32]:

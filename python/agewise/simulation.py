@@ -94,6 +94,8 @@ def simulate(
 ) -> Simulation:
     """Plays policies without training. What is not given is as in ``agewise simulate``, whose help explains the words.
 
+    Nobody trains here, so a policy that looks at losses or updates is a ValueError; :func:`agewise.compare` plays those.
+
     ``progress`` is called with the number of rounds that were just played, from several threads. Other Python threads run
     meanwhile. An exception in it, or Ctrl-C, ends the simulation.
 

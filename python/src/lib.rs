@@ -9,8 +9,10 @@
 mod comparison;
 mod data;
 mod errors;
+mod figures;
 mod interrupt;
 mod selector;
+mod sketch;
 mod trainer;
 mod work;
 
@@ -25,6 +27,7 @@ fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<selector::Selector>()?;
     module.add_class::<selector::Client>()?;
+    module.add_class::<sketch::Sketcher>()?;
     module.add_class::<data::Images>()?;
     module.add_class::<data::Partition>()?;
     module.add_class::<trainer::Trainer>()?;

@@ -1,13 +1,14 @@
 //! Who trains next: [`Selector`] for whoever coordinates, [`Client`] for one that decides alone.
 
 use crate::errors::{bad_input, read};
+use crate::figures::Figures;
 use agewise::core::metrics::Participation;
 use agewise::core::theory::WINDOW_LENGTHS;
 use agewise::core::{
     self, Availability, Cohort, EmptyCohort, Error, Lots, Policy, PolicySpec, Report, Seed,
     SelectorState, SettingParams, Sizes, Start, Stream, Weighting, build_policy, find_policy,
 };
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -140,8 +141,9 @@ impl Selector {
         let resized = sizes.map(|sizes| self.resized(sizes.as_array().to_vec())).transpose();
         let resized = resized.map_err(bad_input)?.flatten();
         let known = (0..).zip(losses.iter().flatten()).filter(|(_, loss)| !loss.is_nan());
-        let said: Vec<Report> =
-            known.map(|(client, &loss)| report(client, Some(loss), None)).collect();
+        let said: Vec<Report> = known
+            .map(|(client, &loss)| Report { loss: Some(loss), ..Report::plain(client) })
+            .collect();
         match resized {
             None => self.inner.note(&said).map_err(bad_input)?,
             Some((options, mut inner)) => {
@@ -150,7 +152,7 @@ impl Selector {
             }
         }
         let inner = &mut self.inner;
-        let availability = mask.as_deref().map_or(Availability::Everyone, Availability::Only);
+        let availability = availability(mask.as_deref());
         let cohort = py.detach(|| inner.select(availability)).map_err(bad_input)?;
         let clients = cohort.clients.clone().into_pyarray(py);
         let weights = cohort.weights.clone().into_pyarray(py);
@@ -159,34 +161,71 @@ impl Selector {
         Ok((clients, weights, round, forced))
     }
 
+    /// Whether reports should bring sketches of updates.
+    #[getter]
+    fn wants_sketches(&self) -> bool {
+        self.inner.policy().wants_sketches()
+    }
+
+    /// Whether reports should bring root mean squares of losses.
+    #[getter]
+    fn wants_root_mean_squares(&self) -> bool {
+        self.inner.policy().wants_squares()
+    }
+
+    /// The clients whose loss the policy wants to know before it chooses.
+    #[pyo3(signature = (available=None))]
+    fn asks<'py>(
+        &self,
+        py: Python<'py>,
+        available: Option<PyReadonlyArray1<'py, bool>>,
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let mask = available.map(|mask| mask.as_array().to_vec());
+        let asked = py.detach(|| self.inner.asks(availability(mask.as_deref())));
+        Ok(asked.map_err(bad_input)?.into_pyarray(py))
+    }
+
+    /// The clients of whom the policy wants a sketch before it chooses.
+    #[pyo3(signature = (available=None))]
+    fn asks_sketches<'py>(
+        &self,
+        py: Python<'py>,
+        available: Option<PyReadonlyArray1<'py, bool>>,
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let mask = available.map(|mask| mask.as_array().to_vec());
+        let asked = py.detach(|| self.inner.asks_sketches(availability(mask.as_deref())));
+        Ok(asked.map_err(bad_input)?.into_pyarray(py))
+    }
+
+    /// Keeps what these clients say; nobody is credited.
+    #[pyo3(signature = (clients, losses=None, durations=None, root_mean_squares=None, sketches=None))]
+    fn note(
+        &mut self,
+        clients: PyReadonlyArray1<'_, u32>,
+        losses: Option<PyReadonlyArray1<'_, f32>>,
+        durations: Option<PyReadonlyArray1<'_, f32>>,
+        root_mean_squares: Option<PyReadonlyArray1<'_, f32>>,
+        sketches: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> PyResult<()> {
+        let figures = Figures::new(losses, durations, root_mean_squares, sketches);
+        let said = figures.reports(&clients.as_array().to_vec()).map_err(bad_input)?;
+        self.inner.note(&said).map_err(bad_input)
+    }
+
     /// Ends the round; these clients are credited.
-    #[pyo3(signature = (clients, losses=None, durations=None))]
+    #[pyo3(signature = (clients, losses=None, durations=None, root_mean_squares=None, sketches=None))]
     fn report(
         &mut self,
         py: Python<'_>,
         clients: PyReadonlyArray1<'_, u32>,
         losses: Option<PyReadonlyArray1<'_, f32>>,
         durations: Option<PyReadonlyArray1<'_, f32>>,
+        root_mean_squares: Option<PyReadonlyArray1<'_, f32>>,
+        sketches: Option<PyReadonlyArray2<'_, f32>>,
     ) -> PyResult<()> {
         let clients = clients.as_array().to_vec();
-        let list = |figures: Option<PyReadonlyArray1<'_, f32>>| {
-            figures.map(|figures| figures.as_array().to_vec())
-        };
-        let (losses, durations) = (list(losses), list(durations));
-        for (field, list) in [("losses", &losses), ("durations", &durations)] {
-            if let Some(list) = list.as_ref().filter(|list| list.len() != clients.len()) {
-                let value = format!("a list of {}", list.len());
-                let expected = format!("one entry for each of the {} clients", clients.len());
-                return Err(bad_input(Error::new(field, value, expected)));
-            }
-        }
-        let figure = |list: &Option<Vec<f32>>, at: usize| {
-            list.as_ref().map(|list| list[at]).filter(|value| !value.is_nan())
-        };
-        let reports: Vec<Report> = (0..)
-            .zip(&clients)
-            .map(|(at, &client)| report(client, figure(&losses, at), figure(&durations, at)))
-            .collect();
+        let figures = Figures::new(losses, durations, root_mean_squares, sketches);
+        let reports = figures.reports(&clients).map_err(bad_input)?;
         let (inner, watched, chosen) = (&mut self.inner, &mut self.watched, &self.chosen);
         py.detach(|| {
             let ages = inner.ages().clone();
@@ -299,8 +338,8 @@ fn named(weighting: Option<&str>) -> String {
     weighting.unwrap_or("the policy's own").to_string()
 }
 
-fn report(client: u32, loss: Option<f32>, duration: Option<f32>) -> Report<'static> {
-    Report { loss, duration, ..Report::plain(client) }
+fn availability(mask: Option<&[bool]>) -> Availability<'_> {
+    mask.map_or(Availability::Everyone, Availability::Only)
 }
 
 /// Who was credited, as a cohort: those that were chosen share the whole weight, anyone else's counts alike.

@@ -6,7 +6,7 @@ use agewise::core::{Error, Seed};
 use agewise::learn::aggregate::{Aggregator, Server, ServerRule};
 use agewise::learn::data::ImageShape;
 use agewise::learn::model::{Model, ModelSpec};
-use agewise::learn::train::{LocalTask, LocalTrainingParams, NativeWorker, Worker};
+use agewise::learn::train::{Learner, LocalTask, LocalTrainingParams, NativeWorker, Worker};
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArray1,
     PyReadonlyArrayDyn, PyReadwriteArray1,
@@ -78,6 +78,13 @@ impl Trainer {
         tensors.map(|tensor| (tensor.name.clone(), tensor.shape.clone(), tensor.offset)).collect()
     }
 
+    /// Where the parameters of the output layer begin and end.
+    #[getter]
+    fn output_layer(&self) -> (usize, usize) {
+        let layer = self.inner.output_layer();
+        (layer.start, layer.end)
+    }
+
     /// First parameters again.
     fn reset(&self, py: Python<'_>, seed: u64) -> PyResult<()> {
         let first = self.model().initial(Seed(seed));
@@ -86,8 +93,13 @@ impl Trainer {
         Ok(())
     }
 
-    /// Trains on images; the steps, the samples, and the mean loss.
-    fn train(&mut self, py: Python<'_>, data: &Images, task: &str) -> PyResult<(u64, u64, f64)> {
+    /// Trains on images; the steps, the samples, the mean loss, and the root of the mean square of the losses.
+    fn train(
+        &mut self,
+        py: Python<'_>,
+        data: &Images,
+        task: &str,
+    ) -> PyResult<(u64, u64, f64, f64)> {
         let task: Task = read("train", task)?;
         let training = task.training.check().map_err(bad_input)?;
         let mut array = self.parameters.bind(py).try_readwrite().map_err(bad_input)?;
@@ -100,7 +112,7 @@ impl Trainer {
             worker.train(&task, parameters)
         });
         let report = report.map_err(bad_input)?;
-        Ok((report.steps, report.samples, report.loss))
+        Ok((report.steps, report.samples, report.loss, report.mean_square.sqrt()))
     }
 
     /// Samples and recognised samples of each class, and the sum of all losses.

@@ -112,6 +112,16 @@ class World(Grid):
             and message.content["config"]["server-round"] == server_round
         ]
 
+    def model_of(self, server_round: int) -> ArrayRecord:
+        """The model that was sent to be trained in a round."""
+        sent = (
+            message.content.array_records["arrays"]
+            for message in self.sent
+            if message.metadata.message_type == "train"
+            and message.content["config"]["server-round"] == server_round
+        )
+        return next(sent)
+
     def queries(self) -> list[int]:
         """The nodes that were asked who they are."""
         return [

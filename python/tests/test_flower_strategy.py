@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed")
 
-from flower_world import World, counting_app, model  # noqa: E402
+from flower_world import World, counting_app, model, trained_value, weights_of  # noqa: E402
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord  # noqa: E402
 from flwr.serverapp.strategy import FedAvg, Result  # noqa: E402
 
-from agewise import Selector, policies  # noqa: E402
+from agewise import Selector, policies, sketch  # noqa: E402
 from agewise.flower import AgeStrategy, identify  # noqa: E402
 
 CLIENTS, COHORT, SEED = 12, 4, 5
@@ -38,7 +38,13 @@ def test_every_policy_by_name(policy: str) -> None:
     selector = Selector(policy, CLIENTS, COHORT, SEED)
     for server_round in range(1, 13):
         ids = selector.select().ids.tolist()
-        selector.report(ids)
+        before = weights_of(nodes.model_of(server_round))
+        trained = [before + trained_value(number, server_round) for number in ids]
+        selector.report(
+            ids,
+            losses=[1.0 / (number + 1) for number in ids],
+            sketches=[sketch(before, after) for after in trained],
+        )
         assert nodes.partitions("train", server_round) == ids
         metrics, expected = result.train_metrics_clientapp[server_round], selector.metrics()
         assert metrics["agewise-cohort"] == metrics["agewise-reported"] == len(ids)

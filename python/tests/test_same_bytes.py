@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import agewise
+
+
+#: Policies that look at reports, of which nothing is known in closed form.
+FIELD = ["age-herding", "divfl", "clustered(by=2)", "power-of-choice", "active", "oort"]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +52,22 @@ def test_theory(program: Path, arguments: list[str], options: dict[str, object])
     assert agewise.theory(**options).json == output(program, "theory", "--json", *arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("policy", FIELD)
+@pytest.mark.parametrize(("command", "call"), [("theory", agewise.theory), ("simulate", agewise.simulate)])
+def test_no_theory_and_no_simulation(
+    program: Path, tmp_path: Path, policy: str, command: str, call: Callable[..., object]
+) -> None:
+    """What has no closed forms, and what wants to know what nobody says in a simulation, is refused by both in the same
+    words."""
+    done = subprocess.run(
+        [program, command, "--policy", policy], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    with pytest.raises(ValueError) as refused:
+        call(policies=[policy])
+    assert done.returncode == 2 and str(refused.value) in done.stderr
+    assert str(refused.value).startswith(f"policy = {policy}: expected a policy ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
@@ -73,8 +94,10 @@ def test_simulate(program: Path, tmp_path: Path, arguments: list[str], options: 
     assert agewise.simulate(**options).json == printed  # type: ignore[arg-type]
 
 
+#: The last three ask before they choose, or look at more than losses.
+POLICIES = ["random", "markov-optimal", "oldest-first", "age-herding", "power-of-choice", "oort"]
 STUDY = {
-    "policies": ["random", "markov-optimal", "oldest-first"],
+    "policies": POLICIES,
     "model": "softmax",
     "rounds": 6,
     "seeds": 2,
@@ -86,7 +109,7 @@ STUDY = {
 @pytest.fixture(scope="module")
 def run_of_the_program(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("program") / "run"
-    arguments = ["--policy", "random,markov-optimal,oldest-first", "--model", "softmax"]
+    arguments = ["--policy", ",".join(POLICIES), "--model", "softmax"]
     numbers = ["--rounds", "6", "--seeds", "2", "--seed", "3", "--target", "0.5,0.8"]
     output(program, "compare", "--quiet", "--out", str(folder), *arguments, *numbers)
     return folder
@@ -109,30 +132,57 @@ def test_reading_what_the_program_did(run_of_the_program: Path) -> None:
     assert [row[0] for row in found.rows] == STUDY["policies"]
 
 
-@pytest.mark.parametrize("policy", ["random", "markov-optimal", "oldest-first"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_loop_in_python(run_of_the_program: Path, policy: str) -> None:
-    """Selector, trainer and average, put together by hand, are the engine: same cohorts, same model, same accuracies."""
+    """Selector, trainer, sketches and average, put together by hand, are the engine: same cohorts, same model, same
+    accuracies."""
     seed = 4
     digits = agewise.load_data("digits")
     shares = agewise.partition(digits.train, clients=100, law="dirichlet:0.3", seed=seed)
     selector = agewise.Selector(policy, 100, 15, seed, sizes=shares.sizes)
     trainer = agewise.Trainer("softmax", seed=seed)
     model = trainer.parameters.copy()
-    accuracies = []
+
+    def train(client: int, number: int, steps: int) -> tuple[agewise.LocalReport, np.ndarray]:
+        """What a client makes of the model, and the sketch of that."""
+        trainer.parameters = model
+        report = trainer.train(
+            shares.of(client), steps=steps, batch=20, lr=0.1, decay=0.998, seed=seed, round=number, client=int(client)
+        )
+        layer = trainer.output_layer
+        return report, agewise.sketch(model[layer], trainer.parameters[layer], seed=seed)
+
+    def loss(client: int) -> float:
+        trainer.parameters = model
+        return trainer.evaluate(shares.of(client)).loss
+
+    accuracies, asked = [], 0
     for number in range(6):
+        by_loss = selector.asks()
+        selector.note(by_loss, losses=[loss(client) for client in by_loss])
+        by_sketch = selector.asks_sketches()
+        if by_sketch.size:
+            selector.note(by_sketch, sketches=[train(client, number, 1)[1] for client in by_sketch])
+        asked += by_loss.size + by_sketch.size
         cohort = selector.select()
-        updates, losses = [], []
+        updates, reports, sketches = [], [], []
         for client in cohort.ids:
-            trainer.parameters = model
-            report = trainer.train(
-                shares.of(client), steps=5, batch=20, lr=0.1, decay=0.998, seed=seed, round=number, client=int(client)
-            )
+            report, sketch = train(client, number, 5)
             updates.append(trainer.parameters.copy())
-            losses.append(report.loss)
+            reports.append(report)
+            sketches.append(sketch)
         agewise.average(model, updates, cohort.weights)
-        selector.report(cohort.ids, losses=losses)
+        selector.report(
+            cohort.ids,
+            losses=[report.loss for report in reports],
+            # Simulated seconds: one for each sample.
+            durations=[report.samples for report in reports],
+            root_mean_squares=[report.root_mean_square for report in reports],
+            sketches=sketches if selector.wants_sketches else None,
+        )
         trainer.parameters = model
         accuracies.append(trainer.evaluate(digits.test).accuracy)
+    assert asked == {"age-herding": 100, "power-of-choice": 6 * 30}.get(policy, 0)
     with (run_of_the_program / "rounds.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["policy"] == policy and row["seed"] == str(seed)]
     assert accuracies == [float(row["accuracy"]) for row in rows]

@@ -15,7 +15,7 @@ import agewise
 #: Every policy, with options where it needs some.
 POLICIES = [
     f"{policy.name}(p=[0, 0.1, 0.5, 1])" if policy.needs_options else policy.name for policy in agewise.policies()
-] + ["phased(reshuffle=0.3)"]
+] + ["phased(reshuffle=0.3)", "clustered(by=2)"]
 
 
 def play(selector: agewise.Selector, rounds: int) -> list[list[int]]:
@@ -24,7 +24,14 @@ def play(selector: agewise.Selector, rounds: int) -> list[list[int]]:
     for _ in range(rounds):
         ids = selector.select().ids
         kept = ids[(ids + selector.round) % 3 != 0]
-        selector.report(kept, losses=0.5 + kept / 100)
+        figures = np.sin(np.outer(kept + 1.0, np.arange(1, 8)) + selector.round)
+        selector.report(
+            kept,
+            losses=0.5 + kept / 100,
+            durations=1 + figures[:, 0],
+            root_mean_squares=1 + figures[:, 1],
+            sketches=figures[:, 2:],
+        )
         cohorts.append(ids.tolist())
     return cohorts
 
@@ -43,6 +50,8 @@ def test_resuming_is_exact(policy: str) -> None:
     assert second.metrics() == first.metrics() or str(second.metrics()) == str(first.metrics())
     assert play(second, 14) == cohorts[11:]
     assert second.state() == whole.state()
+    kept = json.loads(second.state())["selector"]
+    assert any(kept["reports"]["sketches"]) and ("memory" in kept) == (policy == "oort")
 
 
 def test_sizes_given_on_the_way_are_part_of_the_state() -> None:
@@ -185,6 +194,12 @@ def test_a_state_that_someone_changed_is_refused() -> None:
         with pytest.raises(ValueError):
             selector.load_state(json.dumps(changed).encode())
         assert selector.state() == before
+    # A sketch of another width.
+    changed = json.loads(json.dumps(stored))
+    sketches = changed["selector"]["reports"]["sketches"]
+    next(sketch for sketch in sketches if sketch).pop()
+    with pytest.raises(ValueError, match="sketch of client"):
+        selector.load_state(json.dumps(changed).encode())
     # Lists of reports may be shorter than the clients, but not longer.
     stored["selector"]["reports"]["losses"] = [None] * 11
     with pytest.raises(ValueError, match="reports"):

@@ -179,7 +179,16 @@ def test_lines_of_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
 
 
 @pytest.mark.parametrize(
-    "module", ["agewise", "agewise.selection", "agewise.closed_forms", "agewise.simulation", "agewise.learning", "agewise.comparison"]
+    "module",
+    [
+        "agewise",
+        "agewise.selection",
+        "agewise.sketches",
+        "agewise.closed_forms",
+        "agewise.simulation",
+        "agewise.learning",
+        "agewise.comparison",
+    ],
 )
 def test_examples_in_docstrings(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module))
@@ -226,7 +235,7 @@ def test_what_the_page_on_flower_shows(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_the_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = blocks((ROOT / "docs/python.md").read_text())
-    assert len(codes) == 4
+    assert len(codes) == 5
     monkeypatch.chdir(tmp_path)
     for code in codes:
         exec(compile(code, "docs/python.md", "exec"), {"__name__": "__main__"})

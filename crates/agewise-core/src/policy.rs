@@ -323,6 +323,11 @@ pub trait Policy: Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether its choices follow from what clients report about their training: without training it is another policy.
+    fn learns_from_training(&self) -> bool {
+        self.wants_squares() || self.wants_sketches()
+    }
+
     /// Whether it looks at the root mean squares of losses.
     fn wants_squares(&self) -> bool {
         false
@@ -337,6 +342,11 @@ pub trait Policy: Debug + Send + Sync {
     /// [`Self::asks`], a wish.
     fn asks_sketches(&self, _round: &Round<'_>) -> Vec<u32> {
         Vec::new()
+    }
+
+    /// The ages of its steady state, if they depend on what it asked for before the first round and that is known now.
+    fn informed_ages(&self, _round: &Round<'_>) -> Option<Vec<u64>> {
+        None
     }
 
     /// Hears who was credited at the end of a round; for policies with a memory beyond ages and last reports.

@@ -67,6 +67,7 @@ pub struct Selector {
     weighting: Weighting,
     setting: Setting,
     seed: Seed,
+    start: Start,
     ages: Ages,
     reports: Reports,
 }
@@ -90,7 +91,7 @@ impl Selector {
             Start::Stationary => Ages::new(policy.first_ages(&setting, seed)),
             Start::Cold => Ages::cold(setting.clients()),
         };
-        Self { policy, weighting, setting, seed, ages, reports: Reports::default() }
+        Self { policy, weighting, setting, seed, start, ages, reports: Reports::default() }
     }
 
     /// The same with another weighting.
@@ -178,6 +179,8 @@ impl Selector {
 
     /// Keeps what clients said about themselves without ending the round: nobody is credited.
     ///
+    /// Before the first round of a stationary start, ages can follow from it ([`Policy::informed_ages`]).
+    ///
     /// An unknown client and a figure that is not finite are errors; nothing is kept then.
     pub fn note(&mut self, said: &[Report<'_>]) -> Result<()> {
         let clients = self.setting.clients();
@@ -190,6 +193,13 @@ impl Selector {
         }
         for report in said {
             self.reports.record(report);
+        }
+        if self.round() == 0 && self.start == Start::Stationary {
+            let everyone = Availability::Everyone;
+            let round = Round::new(&self.setting, self.seed, &self.ages, everyone, &self.reports)?;
+            if let Some(ages) = self.policy.informed_ages(&round) {
+                self.ages = Ages::new(ages);
+            }
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Sketches of updates: few numbers whose sums and distances are nearly those of the whole.
 //!
 //! Only the output layer is looked at. What tells clients with different labels apart is there, and in our studies a
-//! projection of all layers did no better (docs/policies.md). Layers with more than [`Sketcher::WIDTH`] parameters are
+//! projection of all layers did no better (docs/policies.md). Layers with more parameters than a sketch has numbers are
 //! folded by a count sketch: each parameter is added, with a random sign, to one of the numbers. Inner products are
 //! then right on average, with an error that falls with the root of the width.
 
 use crate::train::Learner;
-use agewise_core::{Lots, Seed, Stream};
+use agewise_core::{Error, Lots, Result, Seed, Stream};
 use std::ops::Range;
 
 /// Where parameters go, and with which sign.
@@ -16,32 +16,44 @@ const FOLDS: Stream = Stream::custom(202);
 #[derive(Debug, Clone)]
 pub struct Sketcher {
     layer: Range<usize>,
+    width: usize,
     /// For each parameter of the layer the number it is added to, and its sign; nothing if they are kept as they are.
     folds: Option<Vec<(u32, f32)>>,
 }
 
 impl Sketcher {
-    /// The most numbers of a sketch.
-    pub const WIDTH: usize = 512;
+    /// The most numbers of a sketch of a learner's update.
+    pub const WIDTH: u32 = 512;
 
     /// For the updates of a learner; the seed decides how parameters are folded.
     pub fn new(learner: &dyn Learner, seed: Seed) -> Self {
-        let layer = learner.output_layer();
-        let folds = (layer.len() > Self::WIDTH).then(|| {
+        Self::folding(learner.output_layer(), Self::WIDTH, seed)
+    }
+
+    /// For some of the parameters of any model: sketches of at most `width` numbers.
+    pub fn of_range(parameters: Range<usize>, width: u32, seed: Seed) -> Result<Self> {
+        if width == 0 {
+            return Err(Error::new("width", width, "a whole number of at least 1"));
+        }
+        Ok(Self::folding(parameters, width, seed))
+    }
+
+    fn folding(layer: Range<usize>, width: u32, seed: Seed) -> Self {
+        let folds = (layer.len() > width as usize).then(|| {
             let lots = Lots::new(seed, FOLDS, 0);
             let fold = |parameter: usize| {
                 let bits = lots.of(parameter as u64).bits();
                 let sign = if bits & 1 == 0 { 1.0 } else { -1.0 };
-                ((bits >> 32) as u32 % Self::WIDTH as u32, sign)
+                ((bits >> 32) as u32 % width, sign)
             };
             (0..layer.len()).map(fold).collect()
         });
-        Self { layer, folds }
+        Self { width: layer.len().min(width as usize), layer, folds }
     }
 
     /// How many numbers a sketch has.
     pub fn width(&self) -> usize {
-        if self.folds.is_some() { Self::WIDTH } else { self.layer.len() }
+        self.width
     }
 
     /// The sketch of an update, from the models before and after it; nothing if it has a number that is not finite.
@@ -51,7 +63,7 @@ impl Sketcher {
         let sketch: Vec<f32> = match &self.folds {
             None => changes.collect(),
             Some(folds) => {
-                let mut sums = vec![0.0; Self::WIDTH];
+                let mut sums = vec![0.0; self.width];
                 for (change, &(place, sign)) in changes.zip(folds) {
                     sums[place as usize] += sign * change;
                 }
@@ -114,6 +126,20 @@ mod tests {
             })
             .sum();
         assert!((mean - exact).abs() < 0.013, "{mean} {exact}");
+    }
+
+    #[test]
+    fn part_of_any_model_is_folded_like_the_output_layer() {
+        let trainer = trainer("2nn");
+        let layer = trainer.output_layer();
+        let before = vec![0.5; trainer.parameters()];
+        let after: Vec<f32> = (0..before.len()).map(|index| (index as f32).sin()).collect();
+        let sketch = Sketcher::new(&trainer, Seed(3)).sketch(&before, &after).unwrap();
+        let alone = Sketcher::of_range(0..layer.len(), Sketcher::WIDTH, Seed(3)).unwrap();
+        assert_eq!(alone.sketch(&before[layer.clone()], &after[layer.clone()]).unwrap(), sketch);
+        let narrow = Sketcher::of_range(layer, 7, Seed(3)).unwrap();
+        assert_eq!((narrow.width(), narrow.sketch(&before, &after).unwrap().len()), (7, 7));
+        assert_eq!(Sketcher::of_range(0..9, 0, Seed(3)).unwrap_err().field(), "width");
     }
 
     #[test]

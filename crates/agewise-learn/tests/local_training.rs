@@ -80,6 +80,14 @@ fn check(params: LocalTrainingParams, images: &Images, indices: Option<&[u32]>, 
             "{params:?}: {report:?}, {}",
             expected.loss
         );
+        // That of all samples, in the small batch at the end of an epoch too, and not the square of a mean.
+        let squares = (report.mean_square, expected.mean_square);
+        assert!(
+            (squares.0 - squares.1).abs() < 1e-4 * squares.1.max(1.0),
+            "{params:?}: {squares:?}"
+        );
+        assert!(expected.mean_square > 1.01 * expected.loss.powi(2), "{params:?}: nothing to tell");
+        assert_eq!(report.samples, training.samples(task.samples.len()), "{params:?}");
         let begin = tensors(model, &first);
         let found = way(&begin, &tensors(model, &parameters));
         let expected = way(&begin, &expected.network.tensors);

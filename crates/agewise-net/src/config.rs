@@ -270,6 +270,8 @@ pub struct CoordinatorConfig {
     pub combine: Combine,
     /// The most clients of a round.
     pub max_cohort: usize,
+    /// Whether the policy looks at sketches of updates.
+    pub wants_sketches: bool,
 }
 
 /// A hundred days: longer waits are mistakes.
@@ -331,7 +333,16 @@ impl CoordinatorParams {
         Server::new(self.server, 0)?;
         let weighting = round.weighting.unwrap_or(find_policy(policy.name())?.weighting);
         let max_cohort = max_cohort as usize;
-        Ok(CoordinatorConfig { params: self, policy, weighting, training, combine, max_cohort })
+        let wants_sketches = built.wants_sketches();
+        Ok(CoordinatorConfig {
+            params: self,
+            policy,
+            weighting,
+            training,
+            combine,
+            max_cohort,
+            wants_sketches,
+        })
     }
 
     /// The selection problem of a population of so many clients.

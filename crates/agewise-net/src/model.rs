@@ -3,6 +3,7 @@
 use crate::proto::Task;
 use agewise_core::{Result, Seed};
 use agewise_learn::Evaluation;
+use std::ops::Range;
 
 /// The model of a run, on the coordinator's side. Ours is [`crate::native::NativeModel`]; another engine implements this and
 /// [`crate::participant::LocalLearner`].
@@ -21,6 +22,12 @@ pub trait GlobalModel: Send {
 
     /// How good the parameters are, where that can be told.
     fn evaluate(&mut self, parameters: &[f32]) -> Result<Option<Evaluation>>;
+
+    /// The parameters that make scores from the last features, of which updates are sketched for policies that look at that; all of them,
+    /// for an engine that does not say.
+    fn output_layer(&self) -> Range<usize> {
+        0..self.parameters()
+    }
 
     /// Tells clients what to train.
     fn describe(&self, task: &mut Task);

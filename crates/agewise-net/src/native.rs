@@ -11,6 +11,7 @@ use agewise_learn::model::{Model, ModelSpec};
 use agewise_learn::train::{
     Crew, Learner, LocalTask, LocalTraining, LocalTrainingParams, Samples, Trainer, Worker,
 };
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// A model of the zoo, with test images.
@@ -54,6 +55,10 @@ impl GlobalModel for NativeModel {
     fn evaluate(&mut self, parameters: &[f32]) -> Result<Option<Evaluation>> {
         let samples = Samples::all(&self.test, &self.pixels);
         self.crew.evaluate(parameters, &samples).map(Some)
+    }
+
+    fn output_layer(&self) -> Range<usize> {
+        self.trainer.output_layer()
     }
 
     fn describe(&self, task: &mut Task) {

@@ -1,5 +1,5 @@
 //! What an audit finds, and what it does not: an honest run has nothing to find, whatever its operator did to it on the way.
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
 
 mod common;
 
@@ -138,4 +138,68 @@ async fn calibration_and_clients_that_come_later_are_no_findings() {
     play(params).await;
     play_through(vec![(more, "", 0)], 9).await;
     assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
+
+/// Cohorts that follow from sketches cannot be computed again, and the audit says so; the first one follows from ages alone. What is on record is
+/// checked all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_says_what_it_cannot_check() {
+    let state = folder("audits-sketches");
+    let mut params = proven(&state, "age-herding", 8, 2);
+    params.round.rounds = 6;
+    play(params).await;
+    let audited = audit(&state, |_, _| {}).unwrap();
+    assert_eq!((audited.rounds, audited.unchecked, audited.called), (6, 5, 2));
+    let [finding] = &audited.findings[..] else {
+        panic!("{:?}", audited.findings);
+    };
+    assert_eq!((finding.round, finding.client), (None, None));
+    let begin = "the cohorts of 5 rounds cannot be checked: age-herding chooses by sketches";
+    assert!(finding.what.starts_with(begin), "{finding}");
+    for (change, expected) in [
+        ("UPDATE joins SET draws = 2 WHERE round = 4", "4 were chosen, where the policy takes 2"),
+        ("UPDATE rounds SET present = zeroblob(1) WHERE round = 4", "did not choose"),
+        ("UPDATE joins SET age = age + 1 WHERE round = 4", "its age was"),
+        ("DELETE FROM joins WHERE round = 0", "not called"),
+    ] {
+        let copy = folder("audits-sketches-copy");
+        ledger(&state).execute("VACUUM INTO ?1", [copy.join(LEDGER).to_str().unwrap()]).unwrap();
+        assert!(ledger(&copy).execute(change, []).unwrap() > 0, "{change}");
+        let findings = audit(&copy, |_, _| {}).unwrap().findings;
+        let found = findings.iter().any(|finding| finding.to_string().contains(expected));
+        assert!(found, "{change}: {findings:?}");
+    }
+}
+
+/// An option of the policy that was right for those with whom the run began is wrong for one more: that one is told, and the run goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_enrols_for_whom_there_is_no_policy() {
+    let state = folder("audits-growth");
+    let mut params = proven(&state, "age-herding(bound=3)", 3, 1);
+    params.round.rounds = 400;
+    params.round.pause_seconds = 0.05;
+    let tokens = tokens(&state, 4);
+    let coordinator = Running::start(params, false).await;
+    let swarm = |prefix: &str, tokens: &[_], count: usize| {
+        let mut swarm = SwarmParams::new(&coordinator.url);
+        (swarm.prefix, swarm.tokens) = (prefix.to_string(), tokens.to_vec());
+        let learners = learners(4, 0).into_iter().take(count).collect();
+        tokio::spawn(swarm::run(swarm, learners, None, std::future::pending()))
+    };
+    let first = swarm("first", &tokens[..3], 3);
+    while count(&state, "SELECT COUNT(*) FROM clients") < 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let refused = swarm("late", &tokens[3..], 1).await.unwrap().unwrap_err().to_string();
+    for part in ["round.policy", "age-herding(bound=3)", "4 clients", "at least 4"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    let rounds = "SELECT COUNT(*) FROM rounds WHERE state = 'committed'";
+    let before = count(&state, rounds);
+    while count(&state, rounds) < before + 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    first.abort();
+    drop(coordinator.stop);
+    coordinator.ended.await.unwrap().unwrap();
 }

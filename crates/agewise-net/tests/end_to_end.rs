@@ -78,6 +78,22 @@ async fn policies_of_the_coordinator_give_the_model_of_the_simulator() {
     }
 }
 
+/// Policies that look at sketches of updates and at losses: with n/m = 4 they have seen half of the clients after two rounds, and all of
+/// them after four, so the later cohorts follow from the coordinator's own sketches. Nobody is asked, as nobody is in a deployment.
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_that_look_at_updates_give_the_model_of_the_simulator() {
+    let policies = [
+        "age-herding(probe=0)",
+        "age-herding(probe=0, ahead=1)",
+        "clustered(by=2)",
+        "divfl(probe=0)",
+        "active",
+    ];
+    for policy in policies {
+        deployed_like_simulated(policy, 20, 5, 9, 60.0).await;
+    }
+}
+
 /// Clients decide: 1.5 seconds are enough for all of them to say so, also on a busy machine.
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_of_the_clients_give_the_model_of_the_simulator() {

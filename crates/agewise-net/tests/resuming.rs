@@ -1,11 +1,14 @@
-//! A run that was stopped and resumed is the run that was not: the same model, whatever the server remembers and however updates are combined.
+//! A run that was stopped and resumed is the run that was not: the same model, whatever the server and the policy remember and however updates
+//! are combined.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 mod common;
 
+use agewise_core::{PolicySpec, Report, SettingParams, Sizes, build_policy};
 use agewise_learn::aggregate::ServerRule;
 use agewise_learn::combine::CombineRule;
 use agewise_net::CoordinatorParams;
+use agewise_net::coordinator::audit::audit;
 use common::{Running, cohorts, folder, learners, ledger, params, start_swarm};
 use std::fs;
 use std::path::Path;
@@ -32,6 +35,14 @@ fn last_files(state: &Path) -> Vec<Vec<u8>> {
     ["safetensors", "server"].into_iter().filter_map(|end| read(end).ok()).collect()
 }
 
+/// The same run under another policy, which is stopped at once wherever it is.
+fn under(policy: &str, state: &Path) -> CoordinatorParams {
+    let mut params = settings(state, ServerRule::Average, CombineRule::Mean);
+    params.round.policy = policy.to_string();
+    params.round.drain_seconds = 0.0;
+    params
+}
+
 async fn unbroken(params: CoordinatorParams) {
     let coordinator = Running::start(params, false).await;
     let (swarm, _heard) = start_swarm(&coordinator.url, learners(12, 0));
@@ -39,8 +50,12 @@ async fn unbroken(params: CoordinatorParams) {
     swarm.await.unwrap();
 }
 
-/// Stops the coordinator after each round and starts it again at the same address; the clients stay.
 async fn stopped_and_resumed(params: CoordinatorParams) {
+    stopped_and(params, |_| {}).await;
+}
+
+/// Stops the coordinator after each round, does something to its folder, and starts it again at the same address; the clients stay.
+async fn stopped_and(params: CoordinatorParams, meanwhile: impl Fn(u64)) {
     let state = params.state.clone();
     let mut running = Running::start(params.clone(), false).await;
     let address = running.url.trim_start_matches("http://").to_string();
@@ -54,6 +69,7 @@ async fn stopped_and_resumed(params: CoordinatorParams) {
         }
         running.stop.take().unwrap().send(()).ok();
         running.until_the_end().await;
+        meanwhile(round);
         let listener = TcpListener::bind(&address).await.unwrap();
         running = Running::start_on(listener, params.clone(), true);
     }
@@ -79,4 +95,89 @@ async fn a_drained_run_goes_on_to_the_same_model() {
         assert_eq!(last_files(&whole).len(), files, "{name}");
         assert!(last_files(&whole) == last_files(&broken), "{name}: other models");
     }
+}
+
+/// Sketches of updates survive: the cohorts that follow from them are the same. n/m is 3, so half of the clients have a sketch after two
+/// rounds; up to then the policy is `oldest-first`, and from then on it is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn sketches_are_remembered() {
+    let oldest = folder("oldest");
+    unbroken(under("oldest-first", &oldest)).await;
+    let whole = folder("whole-herding");
+    unbroken(under("age-herding", &whole)).await;
+    let broken = folder("broken-herding");
+    stopped_and_resumed(under("age-herding", &broken)).await;
+    let [oldest, herded] = [&oldest, &whole].map(|state| cohorts(&ledger(state)));
+    assert_eq!(oldest[..2], herded[..2]);
+    assert_ne!(oldest, herded, "sketches made no difference");
+    assert_eq!(herded, cohorts(&ledger(&broken)));
+    assert!(last_files(&whole) == last_files(&broken), "other models");
+    let sketches = |state: &Path| -> Vec<(u32, u64, Vec<u8>)> {
+        let ledger = ledger(state);
+        let mut query = ledger.prepare("SELECT * FROM sketches ORDER BY client").unwrap();
+        let rows =
+            query.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64, row.get(2)?)));
+        rows.unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let kept = sketches(&whole);
+    assert_eq!(kept, sketches(&broken));
+    let last = |client: &u32| herded.iter().rposition(|cohort| cohort.contains(client));
+    for (client, round, numbers) in &kept {
+        assert_eq!((last(client), numbers.len()), (Some(*round as usize), 4 * 512));
+    }
+    assert_eq!(kept.len(), 12, "one for each client, and not one for each update");
+}
+
+/// A sketch that is damaged is not used, and the run goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_sketch_is_left_out() {
+    let state = folder("damaged-sketch");
+    let damages = ["zeroblob(7)", "x''", "x'0000c07f' || substr(numbers, 5)"];
+    stopped_and(under("age-herding", &state), |round| {
+        let damage = damages[round as usize % damages.len()];
+        let change = format!("UPDATE sketches SET numbers = CAST({damage} AS BLOB)");
+        assert!(ledger(&state).execute(&change, []).unwrap() > 0);
+    })
+    .await;
+    assert!(cohorts(&ledger(&state)).iter().all(|cohort| cohort.len() == 4));
+}
+
+/// The pacer of `oort` goes on over rounds and starts: the ledger has what a policy remembers that has heard all reports of the run one after
+/// the other, and an audit, which begins with nothing, comes to the same cohorts.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_memory_of_a_policy_is_remembered() {
+    let state = folder("broken-oort");
+    stopped_and_resumed(under("oort", &state)).await;
+    let ledger = ledger(&state);
+    let column = |query: &str| -> Vec<f64> {
+        let mut query = ledger.prepare(query).unwrap();
+        query.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let sizes =
+        Sizes::new(column("SELECT CAST(samples AS REAL) FROM clients ORDER BY client")).unwrap();
+    let params = SettingParams { sizes: Some(sizes), ..SettingParams::new(12, 4, 10) };
+    let setting = params.check().unwrap();
+    let mut policy = build_policy(&PolicySpec::named("oort"), &setting).unwrap();
+    for (round, cohort) in cohorts(&ledger).iter().enumerate() {
+        let said = |what: &str| {
+            column(&format!(
+                "SELECT {what} FROM joins WHERE round = {round} AND outcome = 'reported' ORDER BY client"
+            ))
+        };
+        let figures = said("loss").into_iter().zip(said("seconds")).zip(cohort);
+        let reports = figures.map(|((loss, seconds), &client)| Report {
+            loss: Some(loss as f32),
+            duration: Some(seconds as f32),
+            ..Report::plain(client)
+        });
+        policy.finished(&setting, &reports.collect::<Vec<_>>());
+    }
+    let kept: Vec<u8> = ledger
+        .query_row("SELECT value FROM run WHERE key = 'memory'", [], |row| row.get(0))
+        .unwrap();
+    let expected: Vec<u8> =
+        policy.memory().iter().flat_map(|number| number.to_le_bytes()).collect();
+    assert_eq!(expected.len(), 8 * (2 + ROUNDS as usize));
+    assert_eq!(kept, expected);
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
 }

@@ -151,6 +151,11 @@ impl SimulationParams {
         let spec: PolicySpec = text.parse()?;
         let weighting = self.weighting.unwrap_or(find_policy(spec.name())?.weighting);
         let policy = build_policy(&spec, setting)?;
+        if policy.learns_from_training() {
+            let expected = "a policy that chooses without losses and updates: nobody trains here, \
+                            `agewise compare` does";
+            return Err(Error::new("policy", text, expected));
+        }
         if self.calibrate && policy.law_family().is_some() {
             Calibrator::new(setting.cohort(), setting.interval())?;
         }
@@ -287,6 +292,11 @@ mod tests {
         assert_eq!(field(&|p| p.sizes = "zipf".into()), "sizes");
         assert_eq!(field(&|p| p.availability = "never".into()), "availability");
         assert_eq!(field(&|p| p.policies.clear()), "policies");
+        for policy in
+            ["age-herding", "power-of-choice", "active", "clustered(by=2)", "divfl", "oort"]
+        {
+            assert_eq!(field(&|p| p.policies = vec![policy.into()]), "policy", "{policy}");
+        }
         assert_eq!(field(&|p| p.policies = vec!["rnd".into()]), "policy");
         assert_eq!(field(&|p| p.size_list = Some(vec![1.0])), "sizes");
         let unbiased = |p: &mut SimulationParams| {

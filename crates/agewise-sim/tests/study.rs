@@ -6,12 +6,16 @@
 mod objectives;
 #[path = "study/pairing.rs"]
 mod pairing;
+#[path = "study/questions.rs"]
+mod questions;
 #[path = "study/records.rs"]
 mod records;
 #[path = "study/refusals.rs"]
 mod refusals;
 #[path = "study/resuming.rs"]
 mod resuming;
+#[path = "study/speeds.rs"]
+mod speeds;
 #[path = "study/summaries.rs"]
 mod summaries;
 #[path = "study/worlds.rs"]

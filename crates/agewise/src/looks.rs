@@ -8,6 +8,16 @@ pub(crate) const REFERENCE: usize = GREY;
 /// The drawing code has seven colours; the last is grey.
 const COLORS: usize = 7;
 const GREY: usize = COLORS - 1;
+/// It has five kinds of lines; dashes as long as those of the last can be taken for a line without any.
+const DASHES: usize = 5;
+const LONG_DASHES: usize = DASHES - 1;
+
+/// The slot of a number: not a grey one, and none with long dashes whose colour another line has already.
+fn slot(number: usize) -> usize {
+    let good =
+        |slot: &usize| slot % COLORS != GREY && (*slot < COLORS || slot % DASHES != LONG_DASHES);
+    (0..).filter(good).nth(number).unwrap_or(number)
+}
 
 /// The place of a policy in the registry, those that need no options first: they are drawn together by
 /// default, so they get the colours that differ.
@@ -19,8 +29,6 @@ fn place(name: &str) -> usize {
 
 /// The slot of each policy: by its place; for a further variant one whose colour is free, as long as there is any.
 pub(crate) fn slots(policies: &[&PolicySpec]) -> Vec<usize> {
-    // Step over every grey one.
-    let slot = |number: usize| number + number / (COLORS - 1);
     let is_variant =
         |index: usize| policies[..index].iter().any(|other| other.name() == policies[index].name());
     let first = |index: usize| (!is_variant(index)).then(|| slot(place(policies[index].name())));
@@ -33,7 +41,7 @@ pub(crate) fn slots(policies: &[&PolicySpec]) -> Vec<usize> {
         let free = || (POLICIES.len()..).map(slot).filter(|slot| !taken.contains(slot));
         let fresh = |slot: &usize| taken.iter().all(|other| other % COLORS != slot % COLORS);
         // Behind the policies' own slots all colours come round once more.
-        slots[index] = free().take(COLORS).find(fresh).or_else(|| free().next());
+        slots[index] = free().take(2 * COLORS).find(fresh).or_else(|| free().next());
     }
     slots.into_iter().flatten().collect()
 }
@@ -75,6 +83,10 @@ mod tests {
         for (index, slot) in slots.iter().enumerate() {
             assert!(!slots[..index].contains(slot));
             assert_ne!(slot % COLORS, GREY);
+            let look = (slot % COLORS, slot % DASHES);
+            let others =
+                slots[..index.min(24)].iter().map(|other| (other % COLORS, other % DASHES));
+            assert!(index >= 24 || !others.clone().any(|other| other == look), "{slot}");
         }
     }
 }

@@ -1,5 +1,6 @@
 """The server's side: a strategy that chooses by age and credits who came."""
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from agewise import Client, Selector
-from agewise.checks import positive, whole
+from agewise.checks import names, positive, whole
 from agewise.flower import checkpoint
 from agewise.flower.figures import add_participation, evaluation_lot, later_rounds
 from agewise.flower.keys import (
@@ -29,6 +30,7 @@ from agewise.flower.replies import (
     read_update,
     refuse,
 )
+from agewise.flower.sketches import sketched_arrays, sketches_of
 
 MetricsAverage = Callable[[list[RecordDict], str], MetricRecord]
 
@@ -50,7 +52,10 @@ class AgeStrategy(FedAvg):
       model by the sum of the cohort's weights.
     - `decentralised`: everyone is asked, and clients with [`age_mod`][agewise.flower.age_mod]
       decide on their own.
-    - `loss_key`, `duration_key`: the metrics of a train reply that tell its loss and its seconds.
+    - `loss_key`, `duration_key`, `root_mean_square_key`: the metrics of a train reply that tell its
+      loss, its seconds, and the root of the mean square of the losses of its samples.
+    - `sketch_arrays`: the names of the arrays whose change is sketched for policies that look at
+      updates; the last two if not given, in most models the output layer's weights and biases.
     - `identify_timeout`: how many seconds new nodes have to say which partition they hold.
 
     `min_train_nodes` is a number of nodes to wait for, like `min_available_nodes`; how many train
@@ -87,6 +92,8 @@ class AgeStrategy(FedAvg):
         decentralised: bool = False,
         loss_key: str = "train_loss",
         duration_key: str = "duration",
+        root_mean_square_key: str = "train_loss_rms",
+        sketch_arrays: Sequence[str] | None = None,
         identify_timeout: float = 120.0,
     ) -> None:
         clients, seed, max_age = (
@@ -134,6 +141,14 @@ class AgeStrategy(FedAvg):
             "seed": seed,
             "max-age": max_age,
         }
+        self._sketch_arrays = names("sketch_arrays", sketch_arrays)
+        if self._sketch_arrays is not None:
+            named = [name for name in self._sketch_arrays if isinstance(name, str)]
+            if not named or named != self._sketch_arrays:
+                given = self._sketch_arrays
+                raise ValueError(f"sketch_arrays = {given}: expected names of arrays, or None")
+            # Sketches of other arrays cannot be compared with those of a state.
+            self._settings["sketch-arrays"] = json.dumps(self._sketch_arrays)
 
         def new_selector() -> Selector:
             return Selector(
@@ -161,6 +176,7 @@ class AgeStrategy(FedAvg):
         self.decentralised = decentralised
         self.loss_key = loss_key
         self.duration_key = duration_key
+        self.root_mean_square_key = root_mean_square_key
         self.identify_timeout = identify_timeout
         self._own_train_metrics = train_metrics_aggr_fn is not None
         self._own_evaluate_metrics = evaluate_metrics_aggr_fn is not None
@@ -223,6 +239,9 @@ class AgeStrategy(FedAvg):
         self._asked = Asked()
         if self.fraction_train == 0.0:
             return []
+        if self._selector.wants_sketches and arrays:
+            # A wrong name is said before anybody trains.
+            sketched_arrays(arrays, self._sketch_arrays)
         owners = self._seat(grid, self.min_train_nodes)
         weights: dict[int, float] = {}
         if self.decentralised:
@@ -269,7 +288,7 @@ class AgeStrategy(FedAvg):
         arrays, metrics = super().aggregate_train(self._before + server_round, [*counted, *errors])
         if arrays is not None and self.weighting == "unbiased" and asked.arrays is not None:
             arrays = move_by(math.fsum(asked.weights.values()), asked.arrays, arrays)
-        self._credit(updates)
+        self._credit(updates, asked)
         metrics = MetricRecord() if metrics is None else metrics
         cohort = len(came) if self.decentralised else len(asked.nodes)
         metrics["agewise-asked"] = len(asked.nodes)
@@ -398,9 +417,17 @@ class AgeStrategy(FedAvg):
         # Where clients decide there is no cohort: all weigh the same.
         return [asked.weights.get(number, 1.0) for number in numbers]
 
-    def _credit(self, updates: list[Update]) -> None:
-        """Ends the round for the selector."""
-        losses = [update.figure(self.loss_key) for update in updates]
-        durations = [update.figure(self.duration_key) for update in updates]
-        numbers = [update.number for update in updates]
-        self._selector.report(numbers, losses=losses, durations=durations)
+    def _credit(self, updates: list[Update], asked: Asked) -> None:
+        """Ends the round for the selector, which hears what the replies tell."""
+        self._selector.report(
+            [update.number for update in updates],
+            losses=[update.figure(self.loss_key) for update in updates],
+            durations=[update.figure(self.duration_key) for update in updates],
+            root_mean_squares=[update.figure(self.root_mean_square_key) for update in updates],
+        )
+        if self._selector.wants_sketches and asked.arrays:
+            # Apart from the rest, because a reply that counts may have none.
+            sketched = sketched_arrays(asked.arrays, self._sketch_arrays)
+            sketches = sketches_of(updates, asked.arrays, sketched, self.seed)
+            if sketches:
+                self._selector.note(list(sketches), sketches=np.stack(list(sketches.values())))

@@ -11,8 +11,9 @@
 //! cohorts then change little from round to round.
 //!
 //! What the paper leaves open, and what is ours:
-//! - Clients without a sketch. In the paper everyone sends an update first. Here nobody can stand for a client
-//!   that was never heard, so those come first, in random order; the greedy choice has the places that they leave.
+//! - Clients without a sketch. In the paper everyone sends an update first; so everyone is asked before the first
+//!   round for that of one step (`probe=0`: nobody is). Where nobody answers, nobody can stand for a client that was
+//!   never heard, so those come first, in random order; the greedy choice has the places that they leave.
 //! - Who is away is not chosen, but is still stood for.
 //! - The weights are uniform, as in Algorithm 1. (The bound that it comes from would weigh a member by the number of
 //!   clients it stands for.)
@@ -20,7 +21,7 @@
 //!   random ones. A cohort above 250 is then chosen in parts of that many, each among its own candidates.
 
 use super::sampling::{
-    cohort, memoryless_ages, shuffled,
+    cohort, memoryless_ages, shuffled, unknown_at_the_start,
     streams::{ALIKE, STEP},
     whole_option,
 };
@@ -41,12 +42,16 @@ const LARGEST_PART: usize = MOST / 4;
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "divfl",
     summary: "the m clients whose last updates stand best for those of all (facility location).",
-    options: &[("sample", "how many random clients a greedy step looks at; all if not given")],
+    options: &[
+        ("sample", "how many random clients a greedy step looks at; all if not given"),
+        ("probe", "1: clients without a sketch are asked for one before the first round; 1"),
+    ],
     needs_options: false,
     weighting: Weighting::Uniform,
     build: |spec, _| {
         let sample = whole_option(spec, "sample", 1, u32::MAX)?;
-        Ok(Box::new(DivFl { sample: sample.map(|sample| sample as usize) }))
+        let probes = whole_option(spec, "probe", 0, 1)?.unwrap_or(1) == 1;
+        Ok(Box::new(DivFl { sample: sample.map(|sample| sample as usize), probes }))
     },
 };
 
@@ -54,6 +59,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 struct DivFl {
     /// How many random clients a step looks at.
     sample: Option<usize>,
+    probes: bool,
 }
 
 impl DivFl {
@@ -103,6 +109,10 @@ impl Policy for DivFl {
 
     fn wants_sketches(&self) -> bool {
         true
+    }
+
+    fn asks_sketches(&self, round: &Round<'_>) -> Vec<u32> {
+        if self.probes { unknown_at_the_start(round) } else { Vec::new() }
     }
 
     /// Nobody knows it, because it depends on the updates: as if all were alike.

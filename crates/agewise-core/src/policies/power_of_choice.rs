@@ -75,6 +75,10 @@ impl Policy for PowerOfChoice {
         alike(round, clients)
     }
 
+    fn learns_from_training(&self) -> bool {
+        true
+    }
+
     fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         memoryless_ages(setting, seed)
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::Pick;
+use crate::policy::{Pick, Round};
 use crate::random::{Lot, Lots, Seed, Stream};
 use crate::setting::Setting;
 use crate::spec::PolicySpec;
@@ -83,6 +83,14 @@ pub(super) fn cohort(clients: impl IntoIterator<Item = u32>) -> Vec<Pick> {
     let mut picks: Vec<Pick> = clients.into_iter().map(Pick::once).collect();
     picks.sort_unstable();
     picks
+}
+
+/// Before the first round, the clients of whom there is no sketch; nobody later.
+pub(super) fn unknown_at_the_start(round: &Round<'_>) -> Vec<u32> {
+    if round.number() > 0 {
+        return Vec::new();
+    }
+    round.available().filter(|&client| round.reports().sketch(client).is_none()).collect()
 }
 
 /// The first ages of a policy whose steady state nobody knows: those of `random`, geometric with rate m/n.

@@ -29,13 +29,9 @@ impl Vectors {
     #[must_use]
     pub(super) fn at_unit_length(mut self) -> Self {
         for row in self.numbers.chunks_exact_mut(self.width) {
-            // As doubles the squares of all numbers that a float can be are finite and not 0.
-            let square: f64 = row.iter().map(|&number| f64::from(number).powi(2)).sum();
-            if square > 0.0 {
-                let scale = 1.0 / square.sqrt();
-                for number in row {
-                    *number = (f64::from(*number) * scale) as f32;
-                }
+            let scale = inverse_length(row);
+            for number in row {
+                *number = (f64::from(*number) * scale) as f32;
             }
         }
         self
@@ -72,41 +68,32 @@ impl Vectors {
         &mut self.numbers[index * self.width..][..self.width]
     }
 
-    /// How many numbers each has.
-    pub(super) fn width(&self) -> usize {
-        self.width
-    }
-
-    /// Their mean, with these weights; zeros if they weigh nothing.
-    pub(super) fn mean(&self, weights: impl Iterator<Item = f64>) -> Vec<f32> {
-        let mut sums = vec![0.0f64; self.width];
-        let mut total = 0.0;
-        for (row, weight) in self.numbers.chunks_exact(self.width).zip(weights) {
-            total += weight;
-            for (sum, &number) in sums.iter_mut().zip(row) {
-                *sum += weight * f64::from(number);
-            }
-        }
-        let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
-        sums.into_iter().map(|sum| (sum * scale) as f32).collect()
-    }
-
     /// The square of the distance between two of them.
     pub(super) fn squared_distance(&self, one: usize, other: usize) -> f64 {
         squared_distance(self.row(one), self.row(other))
     }
 }
 
+/// One over the length of a vector, or 0 where that is 0.
+pub(super) fn inverse_length(vector: &[f32]) -> f64 {
+    let quick = dot(vector, vector);
+    // As doubles the squares of all numbers that a float can be are finite and not 0.
+    let exact = || vector.iter().map(|&number| f64::from(number).powi(2)).sum();
+    let square: f64 = if (1e-20..1e30).contains(&quick) { quick } else { exact() };
+    if square > 0.0 { 1.0 / square.sqrt() } else { 0.0 }
+}
+
 /// The inner product of two vectors.
 pub(super) fn dot(one: &[f32], other: &[f32]) -> f64 {
     let mut lanes = [0.0f32; LANES];
-    let (ones, others) = (one.chunks_exact(LANES), other.chunks_exact(LANES));
-    let rest: f32 = ones.remainder().iter().zip(others.remainder()).map(|(a, b)| a * b).sum();
-    for (ones, others) in ones.zip(others) {
+    let (ones, rest) = one.as_chunks::<LANES>();
+    let (others, other_rest) = other.as_chunks::<LANES>();
+    for (ones, others) in ones.iter().zip(others) {
         for lane in 0..LANES {
             lanes[lane] += ones[lane] * others[lane];
         }
     }
+    let rest: f32 = rest.iter().zip(other_rest).map(|(a, b)| a * b).sum();
     f64::from(lanes.iter().sum::<f32>() + rest)
 }
 

@@ -159,6 +159,16 @@ impl LocalTraining {
             }
         }
     }
+
+    /// How many samples are in those batches, counted as often as they are trained: the last batch of a pass over the
+    /// data may be smaller.
+    pub fn samples(&self, samples: usize) -> u64 {
+        let batch = u64::from(self.0.batch);
+        let samples = samples as u64;
+        let pass = samples.div_ceil(batch).max(1);
+        let steps = self.steps(samples as usize);
+        steps / pass * samples + steps % pass * batch
+    }
 }
 
 #[cfg(test)]

@@ -164,11 +164,15 @@ impl Network {
         self.values(image).pop().unwrap()
     }
 
+    /// The cross-entropy of each sample of a batch.
+    pub(crate) fn losses(&self, batch: &Batch) -> Vec<f64> {
+        let pairs = batch.images.iter().zip(&batch.labels);
+        pairs.map(|(image, &label)| -softmax(&self.scores(image))[label].ln()).collect()
+    }
+
     /// The mean cross-entropy of a batch.
     pub(crate) fn loss(&self, batch: &Batch) -> f64 {
-        let pairs = batch.images.iter().zip(&batch.labels);
-        let sum: f64 = pairs.map(|(image, &label)| -softmax(&self.scores(image))[label].ln()).sum();
-        sum / batch.labels.len() as f64
+        self.losses(batch).iter().sum::<f64>() / batch.labels.len() as f64
     }
 
     /// The mean cross-entropy of a batch, and its gradient by the chain rule.

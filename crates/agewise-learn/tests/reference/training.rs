@@ -12,6 +12,8 @@ pub(crate) struct Trained {
     pub(crate) steps: u64,
     pub(crate) samples: u64,
     pub(crate) loss: f64,
+    /// Of the losses of single samples, each before the step that it is part of.
+    pub(crate) mean_square: f64,
 }
 
 /// Trains like a worker: w moves by -rate v, where v = momentum v + g + decay w + proximal (w - w0).
@@ -26,8 +28,9 @@ pub(crate) fn train(model: &Model, task: &LocalTask<'_>, parameters: &[f32]) -> 
     for tensor in &mut velocity {
         tensor.values.fill(0.0);
     }
-    let mut trained = Trained { network: network.clone(), steps: 0, samples: 0, loss: 0.0 };
+    let (mut steps, mut samples, mut losses, mut squares) = (0, 0, 0.0, 0.0);
     each_batch(model, task, |batch| {
+        squares += network.losses(batch).iter().map(|loss| loss * loss).sum::<f64>();
         let (loss, gradient) = network.gradient(batch);
         for (t, tensor) in network.tensors.iter_mut().enumerate() {
             for (i, w) in tensor.values.iter_mut().enumerate() {
@@ -37,13 +40,12 @@ pub(crate) fn train(model: &Model, task: &LocalTask<'_>, parameters: &[f32]) -> 
                 *w -= rate * *v;
             }
         }
-        trained.steps += 1;
-        trained.samples += batch.labels.len() as u64;
-        trained.loss += loss;
+        steps += 1;
+        samples += batch.labels.len() as u64;
+        losses += loss;
     });
-    trained.loss /= trained.steps as f64;
-    trained.network = network;
-    trained
+    let (loss, mean_square) = (losses / steps as f64, squares / samples as f64);
+    Trained { network, steps, samples, loss, mean_square }
 }
 
 /// The batches of a task: of a new order for each epoch, the last of an epoch as small as it comes.

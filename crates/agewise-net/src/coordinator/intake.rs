@@ -221,6 +221,19 @@ impl UpdateFiles {
         self.failed
     }
 
+    /// So many parameters of an update, from this one on.
+    pub(crate) fn part(
+        &mut self,
+        member: usize,
+        first: usize,
+        count: usize,
+    ) -> Result<Vec<f32>, Trouble> {
+        let mut part = vec![0.0; count];
+        let read = self.fill(member, first, &mut part);
+        read.map_err(Trouble::file(&self.paths[member]))?;
+        Ok(part)
+    }
+
     fn fill(&mut self, member: usize, first: usize, target: &mut [f32]) -> io::Result<()> {
         let mut file = match self.open.take() {
             Some((open, file)) if open == member => file,

@@ -5,6 +5,7 @@
 
 mod access;
 mod history;
+mod memory;
 mod reading;
 
 pub(crate) use access::TokenRow;
@@ -463,14 +464,6 @@ impl Ledger {
             params![round as i64, version as i64, note],
         )?;
         Ok(())
-    }
-
-    /// The last accepted loss and training time of each client that reported.
-    pub(crate) fn last_reports(&self) -> Result<Vec<(u32, f64, f64)>> {
-        let mut query = self.db.prepare(
-            "SELECT client, loss, seconds, MAX(round) FROM joins WHERE outcome = 'reported' GROUP BY client",
-        )?;
-        query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
     }
 
     /// The number of reports of each round that is over, in order.

@@ -21,6 +21,7 @@ mod roster;
 mod round;
 mod service;
 mod shared;
+mod sketches;
 mod trouble;
 mod web;
 
@@ -44,6 +45,7 @@ use ledger::Ledger;
 use models::ModelStore;
 use service::{LARGEST_MESSAGE, Service};
 use shared::Shared;
+use sketches::Sketches;
 use std::fs;
 use std::future::Future;
 use std::io;
@@ -326,6 +328,8 @@ fn prepare(
     let spool = Spool::new(state.join("updates"));
     let gate = Arc::new(gate);
     let is_gullible = beginning.is_gullible;
+    let sketches =
+        if config.wants_sketches { Some(Sketches::new(&*model, config.seed())?) } else { None };
     let parts = Parts {
         config,
         model,
@@ -337,6 +341,7 @@ fn prepare(
         secret,
         settings: 0,
         is_gullible,
+        sketches,
         shared,
         wall_clock,
     };

@@ -1,12 +1,12 @@
-//! The clients of a run: names, data sizes, ages and what they reported.
+//! The clients of a run: names, data sizes, ages, what they reported, and what the policy remembers.
 
 use super::ledger::{ClientRow, JoinRow, Ledger};
 use super::trouble::Trouble;
 use crate::config::CoordinatorConfig;
 use crate::honesty::PublicKey;
 use agewise_core::{
-    Ages, Lots, Policy, Report, Reports, Result, Setting, SettingParams, Sizes, Start, Stream,
-    build_policy,
+    Ages, Error, Lots, Policy, Report, Reports, Result, Setting, SettingParams, Sizes, Start,
+    Stream, build_policy,
 };
 use std::collections::BTreeMap;
 
@@ -16,18 +16,22 @@ pub(crate) struct Population {
     samples: Vec<u64>,
     ages: Ages,
     reports: Reports,
+    /// What the policy remembers beyond that, as it was at the end of the last round.
+    memory: Vec<f64>,
     /// Ages of the clients with which the run begins.
     first_ages: Vec<u64>,
 }
 
 impl Population {
-    /// Everyone as the ledger has them at the beginning of a round; `joins` are those of the round if it is under way.
+    /// Everyone as the ledger has them at the beginning of a round; `joins` are those of the round if it is under way, and `sketches` are of
+    /// last updates.
     pub(crate) fn load(
         ledger: &Ledger,
         rows: &[ClientRow],
         config: &CoordinatorConfig,
         round: u64,
         joins: &[JoinRow],
+        sketches: &[(u32, Vec<f32>)],
     ) -> std::result::Result<Self, Trouble> {
         // Who was credited in the round that is under way had another age at its beginning.
         let before: BTreeMap<u32, u64> = joins
@@ -41,14 +45,23 @@ impl Population {
         });
         let ages = Ages::resumed(round, waiting)?;
         let mut reports = Reports::default();
-        for (client, loss, seconds) in ledger.last_reports()? {
+        for (client, loss, seconds) in ledger.last_reports(round)? {
             reports.record(&report(client, loss, seconds));
         }
+        for (client, sketch) in sketches {
+            reports.record(&Report { sketch: Some(sketch), ..Report::plain(*client) });
+        }
+        if rows.len() as u64 > config.params.round.clients {
+            check_growth(config, rows.len() as u32)?;
+        }
+        let memory = ledger.memory()?;
+        check_memory(config, &memory)?;
         let first_ages = first_ages(config)?;
         Ok(Self {
             samples: rows.iter().map(|row| row.samples).collect(),
             ages,
             reports,
+            memory,
             first_ages,
         })
     }
@@ -112,9 +125,31 @@ impl Population {
         )
     }
 
-    /// The selection problem of the present population, and its policy.
+    /// The selection problem of the present population, and its policy with what it remembers.
     pub(crate) fn problem(&self, config: &CoordinatorConfig) -> Result<(Setting, Box<dyn Policy>)> {
-        problem(config, &self.samples)
+        problem(config, &self.samples, &self.memory)
+    }
+
+    /// What the policy remembers after a round that began with clients of these sizes.
+    pub(crate) fn memory_after(
+        &self,
+        config: &CoordinatorConfig,
+        samples: &[u64],
+        accepted: &[Report<'_>],
+    ) -> Result<Vec<f64>> {
+        let (setting, mut policy) = problem(config, samples, &self.memory)?;
+        policy.finished(&setting, accepted);
+        Ok(policy.memory())
+    }
+
+    /// Whether the policy remembers anything after a round with these reports.
+    pub(crate) fn remembers(
+        &self,
+        config: &CoordinatorConfig,
+        accepted: &[Report<'_>],
+    ) -> Result<bool> {
+        let memory = self.memory_after(config, &self.samples, accepted)?;
+        Ok(!memory.is_empty())
     }
 
     /// How many clients have each age.
@@ -126,27 +161,49 @@ impl Population {
         counts.into_iter().collect()
     }
 
-    /// Ends a round in which these clients were credited, with the loss and the training time that they reported.
-    pub(crate) fn advance(&mut self, credited: &[(u32, f64, f64)]) -> Result<()> {
-        let clients: Vec<u32> = credited.iter().map(|&(client, _, _)| client).collect();
+    /// Ends a round in which these reports were credited, and after which the policy remembers this.
+    pub(crate) fn advance(&mut self, accepted: &[Report<'_>], memory: Vec<f64>) -> Result<()> {
+        let clients: Vec<u32> = accepted.iter().map(|report| report.client).collect();
         self.ages.advance(&clients)?;
-        for &(client, loss, seconds) in credited {
-            self.reports.record(&report(client, loss, seconds));
+        for report in accepted {
+            self.reports.record(report);
         }
+        self.memory = memory;
         Ok(())
     }
 }
 
-/// The selection problem of clients with so many samples, and its policy.
+/// The selection problem of clients with so many samples, and its policy with this memory.
 pub(crate) fn problem(
     config: &CoordinatorConfig,
     samples: &[u64],
+    memory: &[f64],
 ) -> Result<(Setting, Box<dyn Policy>)> {
     let sizes = Sizes::new(samples.iter().map(|&samples| samples as f64).collect())?;
     let params = config.params.setting_params(samples.len() as u64);
     let setting = SettingParams { sizes: Some(sizes), ..params }.check()?;
-    let policy = build_policy(&config.policy, &setting)?;
+    let mut policy = build_policy(&config.policy, &setting)?;
+    policy.recall(memory)?;
     Ok((setting, policy))
+}
+
+/// Whether the policy can be made for so many clients: an option that was right for fewer may be wrong for more.
+pub(crate) fn check_growth(config: &CoordinatorConfig, clients: u32) -> Result<()> {
+    let setting = config.params.setting_params(u64::from(clients)).check()?;
+    match build_policy(&config.policy, &setting) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let expected = format!("a policy for {clients} clients ({error})");
+            Err(Error::new("round.policy", &config.policy, expected))
+        }
+    }
+}
+
+/// Whether the policy can take back what the ledger says that it remembers.
+fn check_memory(config: &CoordinatorConfig, memory: &[f64]) -> std::result::Result<(), Trouble> {
+    let setting = config.params.setting_params(config.params.round.clients).check()?;
+    let recalled = build_policy(&config.policy, &setting)?.recall(memory);
+    recalled.map_err(|error| Trouble::Broken(format!("the policy's memory in the ledger: {error}")))
 }
 
 /// The ages of the clients with which the run begins; none if all of them are 0.

@@ -2,7 +2,8 @@
 -- Rounds count from 0. The age of a client in round t is t - waiting_since.
 
 CREATE TABLE IF NOT EXISTS run (
-  key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), and what cannot change: policy, seed, anchor, model, ...
+  key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), what cannot change: policy, seed, anchor, model, ...;
+                                               -- and memory: what the policy remembers, 64-bit floats, of the last round that is over
   value BLOB NOT NULL
 );
 
@@ -99,6 +100,12 @@ CREATE TABLE IF NOT EXISTS refusals (
   count  INTEGER NOT NULL,
   PRIMARY KEY (round, client, reason)
 ) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS sketches (          -- of each client's last update, where the policy looks at that: the one table that forgets
+  client  INTEGER PRIMARY KEY,
+  round   INTEGER NOT NULL,                    -- in which the update was accepted
+  numbers BLOB NOT NULL                        -- 32-bit floats, at most 512
+);
 
 CREATE TABLE IF NOT EXISTS ages (
   round   INTEGER NOT NULL,                    -- at its beginning

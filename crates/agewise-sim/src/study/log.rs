@@ -20,6 +20,9 @@ pub struct RoundLog {
     /// Clients that were sent the model to answer a question of the policy before it chose.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked: u32,
+    /// In the first round, the ages of all clients, where the answers decided them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ages: Option<Vec<u64>>,
     /// Whether nobody had been selected, and one client was forced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,

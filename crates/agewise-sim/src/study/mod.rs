@@ -11,8 +11,10 @@ mod gaps;
 mod lanes;
 mod log;
 mod params;
+mod questions;
 mod record;
 mod run;
+mod speeds;
 mod summary;
 
 pub use contender::Contender;
@@ -22,6 +24,7 @@ pub use log::{RoundLog, TestScore};
 pub use params::StudyParams;
 pub use record::{ClientRecord, CurvePoint, Record};
 pub use run::{Checkpoint, TrainingRun};
+pub use speeds::SpeedLaw;
 pub use summary::{ContenderSummary, Measure, Pair, RoundsTo, StudySummary, Verdict};
 
 use agewise_core::{Error, Result, Seed, Setting, SettingParams, Sizes, build_policy};
@@ -40,6 +43,7 @@ pub struct Study {
     baseline: usize,
     trainer: Trainer,
     training: LocalTraining,
+    speeds: SpeedLaw,
     /// Without the sizes of the split, which depend on the seed.
     setting: SettingParams,
     scenes: Vec<OnceLock<Scene>>,
@@ -55,8 +59,19 @@ pub struct Scene {
     pub setting: Setting,
     /// The first model.
     pub first: Vec<f32>,
+    /// How long each client trains in a round, in simulated seconds.
+    pub durations: Vec<f32>,
     /// What is known about the objectives, once it was looked for.
     optima: Mutex<Option<Arc<Optima>>>,
+}
+
+impl Scene {
+    /// How long a round took in simulated time: as long as the slowest client of its cohort.
+    pub fn seconds(&self, log: &RoundLog) -> f64 {
+        let durations =
+            log.clients.iter().filter_map(|&client| self.durations.get(client as usize));
+        durations.fold(0.0, |slowest, &duration| f64::from(duration).max(slowest))
+    }
 }
 
 impl Study {
@@ -71,6 +86,7 @@ impl Study {
     pub fn with_model(params: StudyParams, dataset: Dataset, spec: ModelSpec) -> Result<Self> {
         let contenders = params.contenders()?;
         let training = params.training()?;
+        let speeds = params.speeds.parse()?;
         let setting = SettingParams {
             empty_cohort: params.empty_cohort,
             ..SettingParams::new(params.clients, params.cohort, params.max_age)
@@ -97,6 +113,7 @@ impl Study {
             baseline,
             trainer,
             training,
+            speeds,
             setting,
             scenes,
         };
@@ -143,6 +160,11 @@ impl Study {
         &self.training
     }
 
+    /// How fast clients are.
+    pub fn speeds(&self) -> SpeedLaw {
+        self.speeds
+    }
+
     /// How pixels become numbers.
     pub fn pixels(&self) -> &PixelTable {
         &self.pixels
@@ -164,9 +186,17 @@ impl Study {
         let (partition, sizes) = self.split(seed)?;
         let setting = SettingParams { sizes: Some(sizes), ..self.setting.clone() }.check()?;
         let first = self.trainer.initial(self.seed(seed));
+        let durations = self.durations(&partition, self.seed(seed))?;
         // Another thread may have been faster; its scene is the same.
         let (seed, optima) = (self.seed(seed), Mutex::default());
-        Ok(place.get_or_init(|| Scene { seed, partition, setting, first, optima }))
+        Ok(place.get_or_init(|| Scene { seed, partition, setting, first, durations, optima }))
+    }
+
+    /// The samples that each client trains in a round, divided by its speed.
+    fn durations(&self, partition: &Partition, seed: Seed) -> Result<Vec<f32>> {
+        let speeds = self.speeds.draw(partition.clients() as u32, seed)?;
+        let samples = partition.sizes().into_iter().map(|size| self.training.samples(size));
+        Ok(samples.zip(speeds).map(|(samples, speed)| (samples as f64 / speed) as f32).collect())
     }
 
     fn split(&self, seed: u32) -> Result<(Partition, Sizes)> {

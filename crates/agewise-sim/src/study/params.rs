@@ -21,6 +21,8 @@ pub struct StudyParams {
     pub partition: String,
     /// How data sizes are spread over clients.
     pub sizes: String,
+    /// How fast clients train: the simulated durations that policies are told follow from it.
+    pub speeds: String,
     /// n: the number of clients.
     pub clients: u64,
     /// m: clients per round.
@@ -90,6 +92,7 @@ impl Default for StudyParams {
             pixels: PixelScale::Standardised,
             partition: "dirichlet:0.3".to_string(),
             sizes: "equal".to_string(),
+            speeds: "equal".to_string(),
             clients: 100,
             cohort: 15,
             max_age: 10,

@@ -1,31 +1,34 @@
 //! One policy under one seed, round by round.
 
 use super::log::{RoundLog, TestScore};
+use super::questions::Questions;
 use super::{RunId, Scene, Study};
-use crate::objective::{Results, local_losses};
 use agewise_core::metrics::Participation;
-use agewise_core::{Availability, Cohort, Error, Report, Result, Selector, build_policy};
+use agewise_core::{
+    Ages, Availability, Cohort, Error, Report, Result, Selector, SelectorState, build_policy,
+};
 use agewise_learn::aggregate::Server;
 use agewise_learn::federate::{Federation, Member, RoundPlan};
 use agewise_learn::sketch::Sketcher;
-use agewise_learn::train::{
-    Crew, Learner, LocalReport, LocalTask, LocalTrainingParams, LocalWork, Samples,
-};
+use agewise_learn::train::{Crew, Learner, LocalReport};
+use std::time::{Duration, Instant};
 
 /// The lengths of the windows in which participation is counted.
 const WINDOWS: [u32; 3] = [10, 20, 50];
 
 /// The selection of a run: its selector and what was seen of it. It follows from the logs alone.
 #[derive(Debug)]
-pub(super) struct Selection {
+pub(super) struct Selection<'a> {
     pub(super) selector: Selector,
     pub(super) participation: Participation,
     /// Where the policy looks at updates.
-    sketcher: Option<Sketcher>,
+    pub(super) sketcher: Option<Sketcher>,
+    /// How long each client trains.
+    durations: &'a [f32],
 }
 
-impl Selection {
-    pub(super) fn new(study: &Study, id: RunId, scene: &Scene) -> Result<Self> {
+impl<'a> Selection<'a> {
+    pub(super) fn new(study: &Study, id: RunId, scene: &'a Scene) -> Result<Self> {
         let contender = study.contender(id)?;
         let policy = build_policy(&contender.spec, &scene.setting)?;
         let setting = scene.setting.clone();
@@ -34,10 +37,12 @@ impl Selection {
         let clients = scene.setting.clients();
         let wants = selector.policy().wants_sketches();
         let sketcher = wants.then(|| Sketcher::new(study.trainer(), scene.seed));
-        Ok(Self { selector, participation: Participation::new(clients, &WINDOWS), sketcher })
+        let participation = Participation::new(clients, &WINDOWS);
+        Ok(Self { selector, participation, sketcher, durations: &scene.durations })
     }
 
-    /// Ends a round as its log says; sketches are not in it and come beside, where they are known.
+    /// Ends a round as its log says. Durations follow from the configuration; sketches are not in the log and come
+    /// beside, where they are known.
     pub(super) fn follow(&mut self, log: &RoundLog, sketches: &[Option<Vec<f32>>]) -> Result<()> {
         let round = self.selector.round();
         let (losses, weights) = (log.losses.len(), log.weights.len());
@@ -49,9 +54,18 @@ impl Selection {
             let expected = format!("round {round} with one of each for {}", log.clients.len());
             return Err(Error::new("log", value, expected));
         }
+        if let Some(ages) = &log.first_ages {
+            if round != 0 {
+                return Err(Error::new("log", format!("first ages in round {round}"), "none"));
+            }
+            let state =
+                SelectorState { ages: Ages::new(ages.iter().copied()), ..self.selector.state() };
+            self.selector.restore(state)?;
+        }
         let taken = log.clients.iter().zip(&log.losses).enumerate();
         let report = |(place, (&client, &loss)): (usize, (&u32, &Option<f32>))| Report {
             loss,
+            duration: self.durations.get(client as usize).copied(),
             root_mean_square: log.root_mean_squares.get(place).copied().flatten(),
             sketch: sketches.get(place).and_then(Option::as_deref),
             ..Report::plain(client)
@@ -77,9 +91,13 @@ impl Selection {
     fn recall(&mut self, checkpoint: &Checkpoint) -> Result<()> {
         let (clients, numbers) = (&checkpoint.sketched, &checkpoint.sketches);
         let width = self.sketcher.as_ref().map_or(0, Sketcher::width);
-        if clients.len() * width != numbers.len() {
+        let fits = clients.len() * width == numbers.len() && (width > 0 || clients.is_empty());
+        if !fits {
             let value = format!("{} numbers of {} clients", numbers.len(), clients.len());
-            let expected = format!("sketches of {width} numbers each");
+            let expected = match width {
+                0 => "no sketches, as the policy looks at none".to_string(),
+                _ => format!("sketches of {width} numbers each"),
+            };
             return Err(Error::new("checkpoint", value, expected));
         }
         let sketches = clients.iter().zip(numbers.chunks(width.max(1)));
@@ -109,9 +127,11 @@ pub struct Checkpoint {
 pub struct TrainingRun<'a> {
     study: &'a Study,
     scene: &'a Scene,
-    selection: Selection,
+    selection: Selection<'a>,
     federation: Federation,
     logs: Vec<RoundLog>,
+    /// Of the last round; it is told to whoever watches and leaves no trace in the logs.
+    choosing: Duration,
 }
 
 impl<'a> TrainingRun<'a> {
@@ -121,7 +141,7 @@ impl<'a> TrainingRun<'a> {
         let selection = Selection::new(study, id, scene)?;
         let server = Server::new(study.params().server, study.trainer().parameters())?;
         let federation = Federation::new(scene.first.clone(), server)?;
-        Ok(Self { study, scene, selection, federation, logs: Vec::new() })
+        Ok(Self { study, scene, selection, federation, logs: Vec::new(), choosing: Duration::ZERO })
     }
 
     /// Goes on with a run; logs beyond the checkpoint are not used.
@@ -152,7 +172,7 @@ impl<'a> TrainingRun<'a> {
             return Err(Error::new("checkpoint", value, expected));
         }
         let federation = Federation::new(checkpoint.global, checkpoint.server)?;
-        Ok(Self { study, scene, selection, federation, logs })
+        Ok(Self { study, scene, selection, federation, logs, choosing: Duration::ZERO })
     }
 
     /// The rounds so far.
@@ -183,10 +203,22 @@ impl<'a> TrainingRun<'a> {
         self.study.is_finished(&self.logs)
     }
 
+    /// How long the policy took to choose the last cohort on this machine, without the answers to its questions.
+    pub fn choosing_time(&self) -> Duration {
+        self.choosing
+    }
+
     /// Plays a round.
     pub fn play_round(&mut self, crew: &mut Crew) -> Result<()> {
-        let asked = self.answer(crew)?;
+        let global = self.federation.global();
+        let questions = Questions { study: self.study, scene: self.scene, global };
+        let uninformed = self.selection.selector.ages().clone();
+        let asked = questions.answer(&mut self.selection, crew)?;
+        let ages = self.selection.selector.ages();
+        let first_ages = (*ages != uninformed).then(|| ages.iter().collect());
+        let begin = Instant::now();
         let cohort = self.selection.selector.select(Availability::Everyone)?;
+        self.choosing = begin.elapsed();
         let members: Vec<Member<'_>> = cohort
             .clients
             .iter()
@@ -231,6 +263,7 @@ impl<'a> TrainingRun<'a> {
             losses,
             root_mean_squares,
             asked,
+            first_ages,
             forced: cohort.forced,
             test,
             gaps,
@@ -245,54 +278,6 @@ impl<'a> TrainingRun<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Finds out what the policy wants to know before it chooses. Returns how many clients were sent the model for it.
-    fn answer(&mut self, crew: &mut Crew) -> Result<u32> {
-        let selector = &mut self.selection.selector;
-        let global = self.federation.global();
-        let clients = selector.asks(Availability::Everyone)?;
-        if !clients.is_empty() {
-            let samples: Vec<Samples<'_>> =
-                clients.iter().map(|&client| self.study.samples(self.scene, client)).collect();
-            let losses = local_losses(crew, global, &samples, 0.0)?;
-            let said = clients.iter().zip(losses).map(|(&client, loss)| {
-                let loss = if loss.is_finite() { loss as f32 } else { f32::MAX };
-                Report { loss: Some(loss), ..Report::plain(client) }
-            });
-            selector.note(&said.collect::<Vec<_>>())?;
-        }
-        let probed = match &self.selection.sketcher {
-            Some(_) => selector.asks_sketches(Availability::Everyone)?,
-            None => Vec::new(),
-        };
-        if let (false, Some(sketcher)) = (probed.is_empty(), &self.selection.sketcher) {
-            // One step is enough to tell clients apart.
-            let params = *self.study.training().params();
-            let training = LocalTrainingParams { work: LocalWork::Steps(1), ..params }.check()?;
-            let sketches = Results::new(probed.len());
-            crew.work(probed.len(), Vec::new, |worker, model: &mut Vec<f32>, place| {
-                model.clear();
-                model.extend_from_slice(global);
-                let client = probed[place];
-                let task = LocalTask {
-                    training: &training,
-                    samples: self.study.samples(self.scene, client),
-                    seed: self.scene.seed,
-                    round: 0,
-                    client,
-                };
-                let trained = worker.train(&task, model);
-                sketches.put(place, trained.map(|_| sketcher.sketch(global, model)));
-            });
-            let sketches = sketches.into_values()?;
-            let said = probed.iter().zip(&sketches).map(|(&client, sketch)| Report {
-                sketch: sketch.as_deref(),
-                ..Report::plain(client)
-            });
-            selector.note(&said.collect::<Vec<_>>())?;
-        }
-        Ok((clients.len() + probed.len()) as u32)
     }
 
     pub(super) fn into_logs(self) -> Vec<RoundLog> {

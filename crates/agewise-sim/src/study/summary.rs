@@ -169,6 +169,13 @@ impl StudySummary {
         }
     }
 
+    /// What is known about a pair of policies, the first against the second.
+    pub fn pair(&self, measure: Measure, policy: &str, other: &str) -> Option<&Pair> {
+        let is_it =
+            |pair: &&Pair| pair.measure == measure && pair.policy == policy && pair.other == other;
+        self.pairs.iter().find(is_it)
+    }
+
     /// The measure that matters most: rounds to the last target, or the area if there is none.
     pub fn main_measure(&self) -> Option<Measure> {
         let targets = self.pairs.iter().rev().map(|pair| pair.measure);
@@ -197,17 +204,18 @@ fn summarise(study: &Study, contender: &Contender, runs: &[&Record]) -> Contende
         let values = runs.iter().filter_map(|record| value(record));
         means.extend(Estimate::of(values).map(|estimate| (name, estimate)));
     };
-    let learning: [(&'static str, Value); 4] = [
+    let learning: [(&'static str, Value); 3] = [
         ("final_accuracy", Record::final_accuracy),
         ("final_loss", |record| record.curve.last().and_then(|point| point.loss)),
         ("area", Record::area),
-        ("worst_tenth", Record::worst_tenth),
     ];
     if !params.stop_at_target {
         for (name, value) in learning {
             mean(name, &value);
         }
     }
+    // Where runs end at the target, these are the worst-served clients of models that are equally good.
+    mean("worst_tenth", &Record::worst_tenth);
     let load: [(&'static str, Load); 8] = [
         ("sigma", |load| load.sigma),
         ("mean_interval", |load| load.mean_interval),

@@ -103,7 +103,7 @@ fn participation_is_what_its_definitions_say() {
         assert_eq!(record.selections(), selections);
         // Four bytes for each parameter, there and back.
         let bytes = selections * PARAMETERS as u64 * 4 * 2;
-        assert_eq!(study.bytes_moved(record.selections()), bytes);
+        assert_eq!(study.bytes_moved(record.selections(), record.asked()), bytes);
         assert_eq!(record.rejected(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Any number of threads, and any number of interruptions: the same bytes.
 
-use crate::worlds::{PARAMETERS, Store, bits, checkpoint, play, small, study};
+use crate::worlds::{PARAMETERS, Store, bits, checkpoint, field, play, small, study};
 use agewise_learn::aggregate::{Server, ServerRule};
 use agewise_learn::train::Crew;
 use agewise_sim::study::{Checkpoint, Record, RunId, Study, StudyParams, TrainingRun, play_all};
@@ -27,7 +27,7 @@ fn text(records: &[Record]) -> String {
 
 #[test]
 fn threads_leave_no_trace() {
-    for params in [small(&["oldest-first", "random", "phased"]), with_bound()] {
+    for params in [small(&["oldest-first", "random", "phased"]), with_bound(), field()] {
         let study = study(StudyParams { rounds: 5, ..params });
         let (records, models) = play(&study, 1);
         // More threads than runs, and none at all, too.
@@ -40,7 +40,7 @@ fn threads_leave_no_trace() {
 }
 
 /// Plays a run to its end, and keeps what is needed to go on from each of its rounds.
-fn unbroken<'a>(
+pub(crate) fn unbroken<'a>(
     study: &'a Study,
     id: RunId,
     crew: &mut Crew,
@@ -59,7 +59,7 @@ fn every_round_is_a_place_to_go_on_from() {
     let with_rule = |server| StudyParams { server, ..small(&WITH_STATE) };
     let skew = StudyParams { skew: true, rounds: 4, ..small(&WITH_STATE) };
     let ends_early = StudyParams { targets: vec![0.5], stop_at_target: true, ..small(&WITH_STATE) };
-    let others = [with_bound(), skew, ends_early];
+    let others = [with_bound(), skew, ends_early, field()];
     for params in RULES.map(with_rule).into_iter().chain(others) {
         let study = study(StudyParams { seeds: 1, ..params });
         let mut crew = Crew::new(study.trainer(), 1).unwrap();
@@ -80,6 +80,7 @@ fn every_round_is_a_place_to_go_on_from() {
                     assert_eq!(run.logs(), whole.logs(), "{id:?} from round {round}");
                     assert_eq!(bits(run.global()), bits(whole.global()));
                     assert_eq!(run.server(), whole.server());
+                    assert_eq!(run.sketches(), whole.sketches());
                 }
             }
         }
@@ -89,9 +90,10 @@ fn every_round_is_a_place_to_go_on_from() {
 #[test]
 fn stopped_again_and_again_it_ends_the_same() {
     let rules = RULES.map(|server| StudyParams { server, rounds: 6, ..small(&WITH_STATE) });
-    for (threads, keep_every, params) in
-        rules.into_iter().zip([(1, 1), (3, 1), (3, 4)]).map(|(p, (t, k))| (t, k, p))
-    {
+    let asks = ["age-herding", "oort", "power-of-choice", "divfl"];
+    let asks = StudyParams { rounds: 6, policies: asks.map(str::to_string).to_vec(), ..field() };
+    let cases = rules.into_iter().chain([asks]).zip([(1, 1), (3, 1), (3, 4), (2, 3)]);
+    for (threads, keep_every, params) in cases.map(|(p, (t, k))| (t, k, p)) {
         let study = study(params);
         let (whole, models) = play(&study, 2);
         let store = Store::new(keep_every);

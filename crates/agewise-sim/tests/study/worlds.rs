@@ -29,6 +29,19 @@ fn made_up_images(count: usize, stream: u16) -> Images {
     Images::new(ImageShape::new(1, 4, 4), CLASSES as u32, pixels, labels).unwrap()
 }
 
+/// Policies that ask before they choose, or look at sketches, losses, their squares or durations.
+pub(crate) const FIELD: [&str; 6] =
+    ["age-herding", "oort", "power-of-choice", "clustered(by=2)", "divfl", "active"];
+
+/// A comparison of those, with clients that differ in size and speed.
+pub(crate) fn field() -> StudyParams {
+    StudyParams {
+        sizes: "lognormal:0.5".to_string(),
+        speeds: "lognormal:1".to_string(),
+        ..small(&FIELD)
+    }
+}
+
 /// 480 images to learn from and 200 to be tested on.
 pub(crate) fn made_up() -> Dataset {
     let (train, test) = (made_up_images(480, 1_001), made_up_images(200, 1_002));

@@ -70,6 +70,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "LAW")]
     sizes: Option<String>,
 
+    /// How fast clients train in simulated time: equal or lognormal:S [default: equal]
+    #[arg(long, value_name = "LAW")]
+    speeds: Option<String>,
+
     /// n: the number of clients [default: 100]
     #[arg(long, value_name = "N", value_parser = count::parse, allow_negative_numbers = true)]
     clients: Option<u64>,
@@ -306,6 +310,7 @@ fn with_flags(args: &CompareArgs, mut params: StudyParams) -> Result<StudyParams
         (&mut params.data, &args.data),
         (&mut params.partition, &args.partition),
         (&mut params.sizes, &args.sizes),
+        (&mut params.speeds, &args.speeds),
         (&mut params.baseline, &args.baseline),
         (&mut params.model, &args.model),
     ];

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &PresetsArgs) -> Result<(), Failure> {
     let columns = ["preset", "what", "paper: random / optimal", "a round", "all"];
     print(&format!(
         "{}\nTime on this machine ({} cores), from a short measurement: a round with its evaluation, and all policies with all \
-         seeds, if they need\nas many rounds as the paper says for random selection. Settings can be overridden: agewise compare \
+         seeds, if they need\nas many rounds as random selection (in the paper, for its own). Settings can be overridden: agewise compare \
          --preset NAME --seeds 10\n",
         table(columns, 2..=4, rows),
         cost.cores()

@@ -1,12 +1,12 @@
 //! Tables for the terminal.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Row, Table, presets};
 
 /// A table with these columns, of which the numbered ones hold numbers.
-pub(crate) fn table<const N: usize>(
-    columns: [&str; N],
+pub(crate) fn table<R: Into<Row>>(
+    columns: impl Into<Row>,
     numbers: impl IntoIterator<Item = usize>,
-    rows: impl IntoIterator<Item = [String; N]>,
+    rows: impl IntoIterator<Item = R>,
 ) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);

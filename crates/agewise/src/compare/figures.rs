@@ -9,25 +9,34 @@ use crate::sim::Estimate;
 use crate::sim::study::{CurvePoint, Measure, Record, StudySummary};
 use std::collections::BTreeMap;
 
+/// The most policies whose intervals are drawn as bands: more bands hide the lines.
+const MOST_BANDS: usize = 8;
+
 /// A figure with its file name and a sentence that helps to read it.
 pub(super) struct NamedFigure {
     pub(super) name: &'static str,
     /// The question that it answers.
     pub(super) heading: &'static str,
     pub(super) figure: Figure,
-    pub(super) reading: &'static str,
+    pub(super) reading: String,
 }
 
 impl Comparison {
     /// All figures, in the order of the report.
     pub(super) fn figures(&self, summary: &StudySummary) -> Vec<NamedFigure> {
-        let named = |name, heading, figure, reading| NamedFigure { name, heading, figure, reading };
+        let band = if self.bands() {
+            "with its 95% interval as a band"
+        } else {
+            "without bands, as so many would hide the lines"
+        };
         let mut figures = vec![named(
             "learning",
             "How fast do they learn?",
             self.learning_figure(),
-            "Accuracy and loss on the test images after each round: the mean over seeds, with its 95% interval as a band. \
-             Where runs end at the target, lines end with the first run that does.",
+            format!(
+                "Accuracy and loss on the test images after each round: the mean over seeds, {band}. Where runs end at the \
+                 target, lines end with the first run that does."
+            ),
         )];
         if !self.study.params().targets.is_empty() {
             figures.push(named(
@@ -50,8 +59,10 @@ impl Comparison {
                 "advantage",
                 "When does it matter?",
                 self.advantage_figure(),
-                "Accuracy minus that of the baseline under the same seed, round by round: the mean over seeds, with its 95% \
-                 interval as a band. Above 0 a policy is ahead.",
+                format!(
+                    "Accuracy minus that of the baseline under the same seed, round by round: the mean over seeds, {band}. \
+                     Above 0 a policy is ahead."
+                ),
             ));
         }
         if let Some(figure) = self.bound_figure() {
@@ -79,6 +90,11 @@ impl Comparison {
              on the diagonal everyone does the same. Right, clients per round under the first seed.",
         ));
         figures
+    }
+
+    /// Whether there are few enough policies to draw bands.
+    fn bands(&self) -> bool {
+        self.study.contenders().len() <= MOST_BANDS
     }
 
     fn titled(&self, title: &str) -> Figure {
@@ -119,7 +135,7 @@ impl Comparison {
                 let curves = runs.iter().map(|record| {
                     record.curve.iter().filter_map(move |p| Some((p.round, value(p)?))).collect()
                 });
-                with_band(label, slot, curves.collect(), limits)
+                self.curve(label, slot, curves.collect(), limits)
             };
             accuracy = accuracy.series(curve(|point| Some(point.accuracy), (0.0, 1.0)));
             loss = loss.series(curve(|point| point.loss, (0.0, f64::INFINITY)));
@@ -193,6 +209,19 @@ impl Comparison {
         figure
     }
 
+    /// The mean of curves, with a band where there is room for it.
+    fn curve(
+        &self,
+        label: &str,
+        slot: usize,
+        curves: Vec<Vec<(u64, f64)>>,
+        limits: (f64, f64),
+    ) -> Series {
+        let (points, band) = mean_curve(curves, limits);
+        let band = if self.bands() { band } else { Vec::new() };
+        Series::new(label, SeriesStyle::Line, points).band(band).slot(slot)
+    }
+
     fn advantage_figure(&self) -> Figure {
         let y = Axis::linear("percentage points");
         let base = self.study.baseline();
@@ -214,7 +243,7 @@ impl Comparison {
                 Some(run.curve.iter().filter_map(difference).collect::<Vec<_>>())
             });
             let limits = (-100.0, 100.0);
-            panel = panel.series(with_band(label, slot, differences.collect(), limits));
+            panel = panel.series(self.curve(label, slot, differences.collect(), limits));
         }
         self.titled("The advantage over the rounds").panel(panel)
     }
@@ -291,6 +320,15 @@ impl Comparison {
     }
 }
 
+fn named(
+    name: &'static str,
+    heading: &'static str,
+    figure: Figure,
+    reading: impl Into<String>,
+) -> NamedFigure {
+    NamedFigure { name, heading, figure, reading: reading.into() }
+}
+
 /// A share in percent, without digits that say nothing.
 pub(super) fn share(value: f64) -> f64 {
     (value * 1e4).round() / 1e2
@@ -301,13 +339,12 @@ pub(super) fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The mean of curves over the rounds that all of them have, with its 95% interval, as far as values can be.
-fn with_band(
-    label: &str,
-    slot: usize,
+/// The mean of curves over the rounds that all of them have, and its 95% interval, as far as values can be.
+#[allow(clippy::type_complexity, reason = "points and bands are what a series takes")]
+fn mean_curve(
     curves: Vec<Vec<(u64, f64)>>,
     (least, most): (f64, f64),
-) -> Series {
+) -> (Vec<(f64, f64)>, Vec<(f64, f64, f64)>) {
     let mut values: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     let count = curves.len();
     for (round, value) in curves.into_iter().flatten() {
@@ -322,9 +359,8 @@ fn with_band(
         let half = half_width?;
         Some((round, (mean - half).max(least), (mean + half).min(most)))
     });
-    let band: Vec<(f64, f64, f64)> = band.collect();
     let points = estimates.iter().map(|&(round, estimate)| (round, estimate.mean));
-    Series::new(label, SeriesStyle::Line, points).band(band).slot(slot)
+    (points.collect(), band.collect())
 }
 
 /// How many clients were chosen how often, over all runs.

@@ -2,18 +2,13 @@
 
 use super::CompareError;
 use super::store::{OpenRun, Store};
-use crate::csv::quoted;
+use super::timing::{RoundTimes, TIMING, Timing};
 use crate::run_folder::RunFolder;
 use crate::sim::study::{Checkpoint, RoundLog, RunId, TrainingRun, Watcher};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-
-/// How long each round took on this machine; the only file of a run folder that differs from run to run.
-pub(super) const TIMING: &str = "timing.csv";
 
 /// Who wants to see how a comparison goes.
 pub trait View: Sync {
@@ -30,7 +25,7 @@ pub(super) struct Keeper<'a> {
     view: &'a dyn View,
     stop: &'a AtomicBool,
     open: Mutex<BTreeMap<RunId, (OpenRun, Instant)>>,
-    timing: Mutex<File>,
+    timing: Timing,
     folder: &'a RunFolder,
 }
 
@@ -41,13 +36,7 @@ impl<'a> Keeper<'a> {
         view: &'a dyn View,
         stop: &'a AtomicBool,
     ) -> Result<Self, CompareError> {
-        let is_new = !folder.path().join(TIMING).is_file();
-        let mut timing = folder.append(TIMING)?;
-        if is_new {
-            let written = timing.write_all(b"policy,seed,round,seconds,checkpoint_seconds\n");
-            written.map_err(|error| folder.trouble(TIMING, error))?;
-        }
-        let timing = Mutex::new(timing);
+        let timing = Timing::open(folder)?;
         Ok(Self { store, view, stop, open: Mutex::default(), timing, folder })
     }
 }
@@ -78,15 +67,14 @@ impl Watcher for Keeper<'_> {
         let Some((mut open, since)) = lock(&self.open).remove(&id) else {
             return Ok(());
         };
-        let seconds = since.elapsed().as_secs_f64();
+        let round = since.elapsed();
         let begin = Instant::now();
         self.store.keep(id, &mut open, run)?;
-        let kept = begin.elapsed().as_secs_f64();
+        let checkpoint = begin.elapsed();
         lock(&self.open).insert(id, (open, begin));
         let (policy, seed) = self.store.names(id);
-        let (policy, round) = (quoted(policy), run.logs().len());
-        let line = format!("{policy},{seed},{round},{seconds:.6},{kept:.6}\n");
-        let written = lock(&self.timing).write_all(line.as_bytes());
+        let times = RoundTimes { round, checkpoint, selection: run.choosing_time() };
+        let written = self.timing.note(policy, seed, run.logs().len(), times);
         written.map_err(|error| self.folder.trouble(TIMING, error))?;
         self.view.round(id, run.logs());
         Ok(())

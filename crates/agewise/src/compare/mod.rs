@@ -13,24 +13,24 @@ mod sentences;
 mod store;
 mod tables;
 mod tensorboard;
+mod timing;
 
 pub use keeper::View;
 pub use overview::Overview;
 
 use crate::core::Error;
-use crate::csv::quoted;
 use crate::learn::data::DataError;
 use crate::report::{DrawError, Page};
 use crate::run_folder::{CONFIG, FolderError, RunFolder, fingerprint};
-use crate::sim::study::{Contender, Record, Study, StudyParams, StudySummary, play_all};
-use keeper::{Keeper, TIMING};
+use crate::sim::study::{Record, Study, StudyParams, StudySummary, play_all};
+use keeper::Keeper;
 use page::Chapter;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use store::{CHECKPOINTS, LOGS, MODELS, Store};
+use timing::{MeanTimes, TIMING, mean_times};
 
 /// Keys of a configuration that are not written where they are empty.
 #[cfg(feature = "command")]
@@ -137,30 +137,11 @@ impl Comparison {
         Ok(Self { study, records })
     }
 
-    /// For each policy the mean time of its runs on this machine, as far as it is known.
-    fn seconds(&self, folder: &RunFolder) -> Result<Vec<Option<f64>>, CompareError> {
-        let mut rounds: BTreeMap<(String, String, String), f64> = BTreeMap::new();
-        for line in folder.read(TIMING)?.unwrap_or_default().lines().skip(1) {
-            // From the right: a policy's name may contain commas.
-            let mut cells = line.rsplitn(5, ',').skip(1);
-            let seconds = cells.next().and_then(|cell| cell.parse().ok());
-            let (round, seed, policy) = (cells.next(), cells.next(), cells.next());
-            if let (Some(seconds), Some(round), Some(seed), Some(policy)) =
-                (seconds, round, seed, policy)
-            {
-                // A round that was played again counts once.
-                rounds.insert((policy.to_string(), seed.to_string(), round.to_string()), seconds);
-            }
-        }
-        let of = |contender: &Contender| {
-            let name = quoted(&contender.label);
-            let mine = rounds.iter().filter(|((policy, ..), _)| *policy == name);
-            let seeds: BTreeSet<&str> =
-                mine.clone().map(|((_, seed, _), _)| seed.as_str()).collect();
-            let seconds: f64 = mine.map(|(_, seconds)| seconds).sum();
-            (!seeds.is_empty()).then(|| seconds / seeds.len() as f64)
-        };
-        Ok(self.study.contenders().iter().map(of).collect())
+    /// For each policy what it took on this machine, as far as it is known.
+    fn times(&self, folder: &RunFolder) -> Result<Vec<Option<MeanTimes>>, CompareError> {
+        let text = folder.read(TIMING)?.unwrap_or_default();
+        let policies = self.study.contenders().iter().map(|contender| contender.label.as_str());
+        Ok(mean_times(&text, policies))
     }
 
     /// The figures over all runs.
@@ -171,7 +152,7 @@ impl Comparison {
     /// Writes everything that follows from the logs into the folder of the run.
     pub fn write(&self, folder: &RunFolder, summary: &StudySummary) -> Result<(), CompareError> {
         folder.write("summary.json", pretty(summary)?.as_bytes())?;
-        folder.write("rounds.csv", self.rounds_csv().as_bytes())?;
+        folder.write("rounds.csv", self.rounds_csv()?.as_bytes())?;
         folder.write("clients.csv", self.clients_csv().as_bytes())?;
         for (name, file) in self.event_files() {
             folder.write(&format!("{EVENTS}/{name}"), &file)?;

@@ -2,6 +2,7 @@
 
 use super::page::{bytes, effect};
 use super::sentences::{percent, rejected, rounds as rounds_text, verdict};
+use super::timing::MeanTimes;
 use super::{CompareError, Comparison};
 use crate::format::number;
 use crate::run_folder::RunFolder;
@@ -14,14 +15,23 @@ pub struct Overview {
     /// What was compared.
     pub title: String,
     /// The columns.
-    pub columns: [String; 10],
+    pub columns: Vec<String>,
     /// One row for each policy.
-    pub rows: Vec<[String; 10]>,
+    pub rows: Vec<Vec<String>>,
+    /// How many columns behind the first are about targets: the rounds to each, and the change against the baseline.
+    pub target_columns: usize,
     /// Something that spoils the comparison, if there is such a thing.
     pub caution: Option<String>,
     /// What the data support, in a sentence.
     pub verdict: String,
 }
+
+/// Columns that say nothing where runs end at the target.
+const AT_THE_END: [&str; 2] = ["mean acc. %", "final acc. %"];
+
+/// The last columns.
+const OTHERS: [&str; 6] =
+    ["worst 10% %", "Var[X]", "longest wait", "moved", "s per run", "ms per choice"];
 
 impl Comparison {
     /// The table of this comparison, whose times are in its folder.
@@ -30,23 +40,21 @@ impl Comparison {
         summary: &StudySummary,
         folder: &RunFolder,
     ) -> Result<Overview, CompareError> {
-        let seconds = self.seconds(folder)?;
-        let target = summary.policies.first().and_then(|policy| policy.rounds_to.last());
-        let to_target =
-            target.map_or("rounds".to_string(), |to| Measure::RoundsTo(to.target).to_string());
-        let columns = [
-            "policy",
-            &to_target,
-            &format!("against {}", summary.baseline),
-            "mean acc. %",
-            "final acc. %",
-            "worst 10% %",
-            "Var[X]",
-            "longest wait",
-            "moved",
-            "s per run",
-        ];
-        let rows = summary.policies.iter().zip(seconds);
+        let targets = &self.study.params().targets;
+        let ends = !self.study.params().stop_at_target;
+        let about_target = |&target: &f64| {
+            let rounds = Measure::RoundsTo(target);
+            let change = match targets.len() {
+                1 => format!("against {}", summary.baseline),
+                // No two columns have the same name.
+                _ => format!("{rounds}, against {}", summary.baseline).replace("rounds ", ""),
+            };
+            [rounds.to_string(), change]
+        };
+        let columns = std::iter::once("policy".to_string())
+            .chain(targets.iter().flat_map(about_target))
+            .chain(AT_THE_END.iter().filter(|_| ends).chain(&OTHERS).map(ToString::to_string));
+        let rows = summary.policies.iter().zip(self.times(folder)?);
         Ok(Overview {
             title: format!(
                 "{}, {} clients, {} per round, {}, {} of {} runs",
@@ -57,34 +65,39 @@ impl Comparison {
                 summary.finished_runs,
                 summary.runs
             ),
-            columns: columns.map(str::to_string),
-            rows: rows.map(|(policy, seconds)| row(policy, summary, seconds)).collect(),
+            columns: columns.collect(),
+            rows: rows.map(|(policy, times)| row(policy, summary, ends, times)).collect(),
+            target_columns: 2 * targets.len(),
             caution: rejected(summary),
             verdict: verdict(summary),
         })
     }
 }
 
-fn row(policy: &ContenderSummary, summary: &StudySummary, seconds: Option<f64>) -> [String; 10] {
+fn row(
+    policy: &ContenderSummary,
+    summary: &StudySummary,
+    ends: bool,
+    times: Option<MeanTimes>,
+) -> Vec<String> {
     let mean = |name: &str| policy.means.get(name).map(|estimate| estimate.mean);
-    let last = policy.rounds_to.last();
-    let pair = last.and_then(|last| {
-        summary.pairs.iter().find(|pair| {
-            pair.measure == Measure::RoundsTo(last.target)
-                && pair.policy == policy.policy
-                && pair.other == summary.baseline
-        })
-    });
-    [
-        policy.policy.clone(),
-        last.map_or("-".to_string(), rounds_text),
-        pair.map_or("-".to_string(), effect),
-        percent(policy.means.get("area")),
-        percent(policy.means.get("final_accuracy")),
+    let text = |text: Option<String>| text.unwrap_or("-".to_string());
+    let mut row = vec![policy.policy.clone()];
+    for to in &policy.rounds_to {
+        let pair = summary.pair(Measure::RoundsTo(to.target), &policy.policy, &summary.baseline);
+        row.extend([rounds_text(to), text(pair.map(effect))]);
+    }
+    let per_choice = times.and_then(|times| times.seconds_per_choice);
+    if ends {
+        row.extend(["area", "final_accuracy"].map(|name| percent(policy.means.get(name))));
+    }
+    row.extend([
         percent(policy.means.get("worst_tenth")),
-        mean("var_interval").map_or("-".to_string(), number),
-        policy.longest_wait.map_or("-".to_string(), |wait| wait.to_string()),
-        mean("bytes_moved").map_or("-".to_string(), bytes),
-        seconds.map_or("-".to_string(), |seconds| format!("{seconds:.1}")),
-    ]
+        text(mean("var_interval").map(number)),
+        text(policy.longest_wait.map(|wait| wait.to_string())),
+        text(mean("bytes_moved").map(bytes)),
+        text(times.map(|times| format!("{:.1}", times.seconds_per_run))),
+        text(per_choice.map(|seconds| format!("{:.3}", 1000.0 * seconds))),
+    ]);
+    row
 }

@@ -5,7 +5,15 @@ use super::sentences::{about, percent, rejected, rounds, signed, verdict};
 use super::{CompareError, Comparison, config_text};
 use crate::format::{number, with_half_width};
 use crate::report::{Cell, Column, KeyFigure, Page, Table};
-use crate::sim::study::{ContenderSummary, Measure, Pair, StudySummary, Verdict};
+use crate::sim::study::{
+    ContenderSummary, Measure, Pair, RoundsTo, SpeedLaw, StudySummary, Verdict,
+};
+
+/// The most sentences about one measure that are all shown; of more, only those about the baseline are.
+const MOST_SENTENCES: usize = 15;
+
+/// With more, a table of rounds and changes would be wider than the page.
+const MOST_TARGETS_IN_A_TABLE: usize = 2;
 
 /// A comparison with everything that a page shows of it.
 pub(super) struct Chapter<'a> {
@@ -53,7 +61,8 @@ fn overview(chapters: &[Chapter<'_>]) -> Table {
         Column::text("supported?"),
     ];
     let mut table = Table::new(columns).caption(
-        "Rounds to the last target: median and 95% interval; the change against the baseline over common seeds.",
+        "Rounds to the last target: median and 95% interval; the change against the baseline over common seeds. The other \
+         targets are below, with each comparison.",
     );
     for chapter in chapters {
         for policy in &chapter.summary.policies {
@@ -120,11 +129,7 @@ impl Chapter<'_> {
     }
 
     fn with_baseline(&self, measure: Measure, policy: &str) -> Option<&Pair> {
-        let baseline = &self.summary.baseline;
-        let of = |pair: &&Pair| {
-            pair.measure == measure && pair.policy == policy && pair.other == *baseline
-        };
-        self.summary.pairs.iter().find(of)
+        self.summary.pair(measure, policy, &self.summary.baseline)
     }
 
     /// Adds everything about the comparison.
@@ -144,7 +149,7 @@ impl Chapter<'_> {
         if let Some(text) = rejected(self.summary) {
             page = page.note(text);
         }
-        if let Some(table) = self.rounds_table() {
+        for table in self.rounds_tables() {
             page = page.table(table);
         }
         page = page.table(self.accuracy_table()).table(self.load_table());
@@ -157,7 +162,7 @@ impl Chapter<'_> {
         page = heading(page, "What the data support");
         page = self.sentences(page);
         for figure in self.figures {
-            page = heading(page, figure.heading).figure(&figure.figure, figure.reading);
+            page = heading(page, figure.heading).figure(&figure.figure, &figure.reading);
         }
         let config = config_text(self.comparison.study.params())?;
         page = heading(page, "How this was measured").list(self.methods());
@@ -181,58 +186,86 @@ impl Chapter<'_> {
         ]
     }
 
-    /// Rounds to the targets; nothing where there are none.
-    fn rounds_table(&self) -> Option<Table> {
+    /// Rounds to the targets, and the changes against the baseline: in one table, or in two where there are many targets.
+    fn rounds_tables(&self) -> Vec<Table> {
         let targets = &self.comparison.study.params().targets;
+        let change = format!("vs {}", self.summary.baseline);
+        let medians = "median [95% interval], and how many runs got there if not all did";
+        let marked = "Marked: fewer rounds, supported when all comparisons are allowed for.";
         if targets.is_empty() {
-            return None;
+            return Vec::new();
         }
-        let mut columns = vec![Column::text("policy")];
-        for &target in targets {
-            columns.push(Column::number(Measure::RoundsTo(target).to_string()));
-            columns.push(Column::number(format!("vs {}", self.summary.baseline)));
+        if targets.len() <= MOST_TARGETS_IN_A_TABLE {
+            let columns = |target: f64| vec![Measure::RoundsTo(target).to_string(), change.clone()];
+            let caption = format!(
+                "Rounds to test accuracies: {medians}; beside it the change over common seeds. {marked}"
+            );
+            return vec![self.target_table(&caption, columns, |policy, to| {
+                vec![Cell::new(rounds(to)), self.change(policy, to.target)]
+            })];
         }
-        let mut table = Table::new(columns).caption(
-            "Rounds to test accuracies: median [95% interval], and how many runs got there if not all did; beside it the \
-             change over common seeds. Marked: fewer rounds, supported when all comparisons are allowed for.",
+        let column = |target: f64| vec![Measure::RoundsTo(target).to_string()];
+        let rounds = self.target_table(
+            &format!("Rounds to test accuracies: {medians}."),
+            column,
+            |_, to| vec![Cell::new(rounds(to))],
         );
+        let caption = format!(
+            "Rounds to test accuracies against {}: the change over common seeds [95% interval]. {marked}",
+            self.summary.baseline
+        );
+        let changes =
+            self.target_table(&caption, column, |policy, to| vec![self.change(policy, to.target)]);
+        vec![rounds, changes]
+    }
+
+    /// A row for each policy, and the same columns for each target.
+    fn target_table(
+        &self,
+        caption: &str,
+        columns: impl Fn(f64) -> Vec<String>,
+        cells: impl Fn(&str, &RoundsTo) -> Vec<Cell>,
+    ) -> Table {
+        let targets = self.comparison.study.params().targets.iter();
+        let columns = targets.flat_map(|&target| columns(target)).map(Column::number);
+        let columns = std::iter::once(Column::text("policy")).chain(columns);
+        let mut table = Table::new(columns).caption(caption);
         for policy in &self.summary.policies {
-            let mut cells = vec![Cell::new(policy.policy.clone())];
-            for to in &policy.rounds_to {
-                cells.push(Cell::new(rounds(to)));
-                let pair = self.with_baseline(Measure::RoundsTo(to.target), &policy.policy);
-                let text = pair.map_or("-".to_string(), effect);
-                let wins = pair
-                    .is_some_and(|pair| pair.verdict == Verdict::Supported && pair.effect < 0.0);
-                cells.push(if wins { Cell::new(text).best() } else { Cell::new(text) });
-            }
-            table = table.row(cells);
+            let rest = policy.rounds_to.iter().flat_map(|to| cells(&policy.policy, to));
+            table = table.row(std::iter::once(Cell::new(policy.policy.clone())).chain(rest));
         }
-        Some(table)
+        table
+    }
+
+    /// The change of the rounds to a target against the baseline.
+    fn change(&self, policy: &str, target: f64) -> Cell {
+        let pair = self.with_baseline(Measure::RoundsTo(target), policy);
+        let text = pair.map_or("-".to_string(), effect);
+        let wins = pair.is_some_and(|pair| pair.verdict == Verdict::Supported && pair.effect < 0.0);
+        if wins { Cell::new(text).best() } else { Cell::new(text) }
     }
 
     fn accuracy_table(&self) -> Table {
         let ends = !self.comparison.study.params().stop_at_target;
         let mut columns = vec![Column::text("policy")];
         if ends {
-            let accuracies = ["mean accuracy %", "final accuracy %", "worst 10% of clients %"];
-            columns.extend(accuracies.map(Column::number));
+            columns.extend(["mean accuracy %", "final accuracy %"].map(Column::number));
         }
-        columns.extend(["rounds played", "moved"].map(Column::number));
+        let others = ["worst 10% of clients %", "rounds played", "moved"];
+        columns.extend(others.map(Column::number));
         let caption = if ends {
             "Test accuracy: mean over all rounds, at the end, and at the end for the tenth of the clients that is served \
              worst; means over seeds ± half of the 95% interval. Moved: models to clients and back."
         } else {
-            "Work until the target. Moved: models to clients and back. Accuracies at the end say nothing where runs end at \
-             the target."
+            "Runs end at the last target, so the test accuracy at the end says nothing; that for the tenth of the clients that \
+             is served worst does: means over seeds ± half of the 95% interval. Moved: models to clients and back."
         };
         let mut table = Table::new(columns).caption(caption);
         for policy in &self.summary.policies {
             let mut cells = vec![Cell::new(policy.policy.clone())];
-            if ends {
-                for name in ["area", "final_accuracy", "worst_tenth"] {
-                    cells.push(Cell::new(percent(policy.means.get(name))));
-                }
+            let names = ["area", "final_accuracy", "worst_tenth"];
+            for name in &names[if ends { 0 } else { 2 }..] {
+                cells.push(Cell::new(percent(policy.means.get(name))));
             }
             cells.push(Cell::new(mean(policy, "rounds")));
             let moved = policy.means.get("bytes_moved").map(|moved| bytes(moved.mean));
@@ -349,7 +382,15 @@ impl Chapter<'_> {
             let count = pairs.clone().count();
             pairs.map(move |pair| about(pair, count)).collect::<Vec<_>>()
         };
-        page = page.list(of(main));
+        // Those with the baseline come first.
+        let mut sentences = of(main);
+        let with_baseline = self.summary.policies.len().saturating_sub(1);
+        let shown = if sentences.len() > MOST_SENTENCES { with_baseline } else { sentences.len() };
+        let hidden = sentences.split_off(shown.min(sentences.len()));
+        page = page.list(sentences);
+        if !hidden.is_empty() {
+            page = page.preformatted("All other pairs of policies", hidden.join("\n"));
+        }
         let mut others: Vec<Measure> = Vec::new();
         for pair in &self.summary.pairs {
             if pair.measure != main && !others.contains(&pair.measure) {
@@ -376,7 +417,9 @@ impl Chapter<'_> {
             "Mean accuracy: the area under the accuracy curve from the first evaluation to the last, divided by the rounds. Worst 10%: the mean over the tenth of \
              the clients whose classes the last model recognises worst."
                 .to_string(),
-            "Moved: the model to every client of every cohort and back, in 32-bit floats.".to_string(),
+            "Moved: the model to every client of every cohort and back, in 32-bit floats, and to every client that a policy asks \
+             before it chooses."
+                .to_string(),
         ];
         if (2..6).contains(&params.seeds) {
             methods.push(format!(
@@ -391,6 +434,13 @@ impl Chapter<'_> {
              cold start everyone counts as chosen just before it."
                 .to_string(),
         );
+        if self.comparison.study.speeds() != SpeedLaw::Equal {
+            methods.push(format!(
+                "Speeds: {}, with a median of 1,000 samples per second. Only policies that look at durations see them; the \
+                 simulated time of a run is in rounds.csv and leaves out what is asked before a choice.",
+                params.speeds
+            ));
+        }
         if params.bound {
             methods.push(
                 "Learning rate and decay of the configuration were not used: the theorem has its own.".to_string(),

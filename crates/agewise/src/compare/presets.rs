@@ -1,8 +1,11 @@
-//! Comparisons that have a name: the six experiments of the paper, each in both readings of its K, and its Theorem 1.
+//! Comparisons that have a name: the six experiments of the paper, each in both readings of its K, its Theorem 1, and
+//! the studies of `age-herding` and the field ([`diversity`]).
 //!
 //! The paper's text says 5 local epochs, its notation 5 local SGD steps, and its numbers of rounds fit the second
 //! reading better; so each experiment is here twice. Everything else is as it says: 100 clients, 15 per round, maximum
 //! age 10, McMahan's CNN, batches of 50, learning rate 0.1 with decay 0.998, ages that begin at 0.
+
+mod diversity;
 
 use crate::core::{Error, Result, Seed, Start};
 use crate::learn::aggregate::{Server, ServerRule};
@@ -22,6 +25,8 @@ pub struct Preset {
     pub about: String,
     /// Rounds to the target in the paper, if it is from there: random, optimal Markov.
     pub paper_rounds: Option<(u64, u64)>,
+    /// Rounds that random selection needs to the last target, or the length of a run that has none.
+    pub usual_rounds: u64,
     /// The comparison.
     pub params: StudyParams,
 }
@@ -30,19 +35,25 @@ pub struct Preset {
 #[derive(Debug)]
 pub struct Cost {
     cores: usize,
-    /// Samples per second, trained and evaluated, of each model.
-    rates: Vec<(&'static str, f64, f64)>,
+    /// Samples per second, trained and evaluated, of each model on pictures with so many channels.
+    rates: Vec<(&'static str, u32, f64, f64)>,
 }
 
 impl Cost {
     /// Measures for a second or two.
     pub fn measure() -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let models = [("cnn", (1, 28)), ("cnn-cifar", (3, 32)), ("softmax", (1, 28))];
+        let models = [
+            ("cnn", (1, 28)),
+            ("cnn-cifar", (3, 32)),
+            ("softmax", (1, 28)),
+            ("2nn", (1, 28)),
+            ("2nn", (3, 32)),
+        ];
         let rate = |(model, (channels, side))| {
             let shape = ImageShape { channels, height: side, width: side };
             let (training, evaluation) = rates(model, shape, cores)?;
-            Ok((model, training, evaluation))
+            Ok((model, channels, training, evaluation))
         };
         let rates = models.into_iter().map(rate).collect::<Result<_>>()?;
         Ok(Self { cores, rates })
@@ -56,8 +67,10 @@ impl Cost {
     /// Seconds for a round of a preset with its evaluation.
     pub fn of_round(&self, preset: &Preset) -> f64 {
         let params = &preset.params;
-        let rate = self.rates.iter().find(|(model, ..)| *model == params.model);
-        let Some(&(_, training, evaluation)) = rate else {
+        let channels = if params.data.starts_with("cifar") { 3 } else { 1 };
+        let mut rates = self.rates.iter();
+        let rate = rates.find(|(model, of, ..)| (*model, *of) == (params.model.as_str(), channels));
+        let Some(&(.., training, evaluation)) = rate else {
             return f64::NAN;
         };
         let (train, test) = match params.data.as_str() {
@@ -75,11 +88,10 @@ impl Cost {
         (params.cohort * of_client) as f64 / training + looked_at / evaluation
     }
 
-    /// Seconds for all runs of a preset, if they need as many rounds as the paper's random selection.
+    /// Seconds for all runs of a preset, if they need as many rounds as random selection.
     pub fn of_preset(&self, preset: &Preset) -> f64 {
         let runs = preset.params.policies.len() as f64 * f64::from(preset.params.seeds);
-        let rounds = preset.paper_rounds.map_or(preset.params.rounds, |(random, _)| random);
-        self.of_round(preset) * rounds as f64 * runs
+        self.of_round(preset) * preset.usual_rounds as f64 * runs
     }
 }
 
@@ -154,7 +166,7 @@ pub fn presets() -> Vec<Preset> {
     let papers = EXPERIMENTS
         .iter()
         .flat_map(|experiment| [false, true].map(|steps| preset(experiment, steps)));
-    papers.chain([theorem()]).collect()
+    papers.chain([theorem()]).chain(diversity::presets()).collect()
 }
 
 /// Theorem 1 in practice: a strongly convex problem, small enough to solve.
@@ -178,6 +190,7 @@ fn theorem() -> Preset {
         about: "embedded digits, softmax: the bound over the measured error, and the skew"
             .to_string(),
         paper_rounds: None,
+        usual_rounds: params.rounds,
         params,
     }
 }
@@ -224,6 +237,7 @@ fn preset(experiment: &Experiment, steps: bool) -> Preset {
             (100.0 * target).round()
         ),
         paper_rounds: Some(paper_rounds),
+        usual_rounds: paper_rounds.0,
         params,
     }
 }
@@ -242,7 +256,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(names.len(), 13);
+        assert_eq!(names.len(), 13 + 4);
         let error = named("paper-mnist").unwrap_err().to_string();
         assert!(error.contains("did you mean paper-mnist-iid?"), "{error}");
     }

@@ -84,27 +84,13 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
     if !with_baseline.is_empty() && with_baseline.iter().all(nobody) {
         return format!("Nobody got there: nothing can be said about the {measure}.");
     }
-    let better = |pair: &&&Pair| is_better(pair);
-    let supported = |pair: &&&Pair| pair.verdict == Verdict::Supported;
-    let names = |pairs: Vec<&&Pair>| {
-        let amount = |pair: &&&Pair| {
-            let unit = if matches!(measure, Measure::RoundsTo(_)) { "%" } else { " points" };
-            format!("{} ({}{unit})", pair.policy, signed(pair.effect))
-        };
-        pairs.iter().map(amount).collect::<Vec<_>>().join(", ")
-    };
-    let good: Vec<_> = with_baseline.iter().filter(supported).filter(better).collect();
-    let bad: Vec<_> = with_baseline.iter().filter(supported).filter(|p| !better(p)).collect();
+    let (good, bad) = supported(&with_baseline);
     let open = with_baseline.len() - good.len() - bad.len();
+    let found = differences(&good, &bad, usize::MAX);
     let mut text = format!(
         "Measured by {measure}, against {}: {}.",
         summary.baseline,
-        match (good.is_empty(), bad.is_empty()) {
-            (true, true) => "the data support no difference".to_string(),
-            (false, true) => format!("better is {}", names(good)),
-            (true, false) => format!("worse is {}", names(bad)),
-            (false, false) => format!("better is {}, worse is {}", names(good), names(bad)),
-        }
+        found.unwrap_or("the data support no difference".to_string())
     );
     if open > 0 && open < with_baseline.len() {
         let noun = if open == 1 { "policy" } else { "policies" };
@@ -113,21 +99,9 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
     if with_baseline.iter().any(|pair| pair.verdict == Verdict::TooFew) {
         text += " One seed cannot tell chance from difference: use --seeds.";
     }
-    let elsewhere: Vec<String> = summary
-        .pairs
-        .iter()
-        .filter(|pair| pair.measure != measure && pair.other == summary.baseline)
-        .filter(|pair| pair.verdict == Verdict::Supported)
-        .map(|pair| {
-            let unit = if matches!(pair.measure, Measure::RoundsTo(_)) { "%" } else { " points" };
-            let better = if is_better(pair) { "better" } else { "worse" };
-            let effect = signed(pair.effect);
-            format!("{} is {better} in {} ({effect}{unit})", pair.policy, pair.measure)
-        })
-        .collect();
+    let elsewhere = in_other_measures(summary, measure);
     if !elsewhere.is_empty() {
-        let _ =
-            write!(text, " In other measures they support differences: {}.", elsewhere.join("; "));
+        let _ = write!(text, " In other measures they support: {}.", elsewhere.join("; "));
     }
     let loads: Vec<(f64, &str)> = summary
         .policies
@@ -147,6 +121,53 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
         );
     }
     text
+}
+
+/// The pairs with a difference that the data support: where the first is better, and where it is worse; the largest
+/// differences first.
+fn supported<'a>(pairs: &[&'a Pair]) -> (Vec<&'a Pair>, Vec<&'a Pair>) {
+    let mut found: Vec<&Pair> =
+        pairs.iter().filter(|pair| pair.verdict == Verdict::Supported).copied().collect();
+    found.sort_by(|a, b| b.effect.abs().total_cmp(&a.effect.abs()));
+    found.into_iter().partition(|pair| is_better(pair))
+}
+
+/// Who is better and who is worse, with at most so many names of each.
+fn differences(good: &[&Pair], bad: &[&Pair], most: usize) -> Option<String> {
+    let names = |pairs: &[&Pair]| {
+        let amount = |pair: &&Pair| {
+            let unit = if matches!(pair.measure, Measure::RoundsTo(_)) { "%" } else { " points" };
+            format!("{} ({}{unit})", pair.policy, signed(pair.effect))
+        };
+        let named: Vec<String> = pairs.iter().take(most).map(amount).collect();
+        match pairs.len() - named.len() {
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
+        }
+    };
+    match (good.is_empty(), bad.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(format!("better is {}", names(good))),
+        (true, false) => Some(format!("worse is {}", names(bad))),
+        (false, false) => Some(format!("better is {}, worse is {}", names(good), names(bad))),
+    }
+}
+
+/// A few words about each measure but the main one, where the data support a difference with the baseline.
+fn in_other_measures(summary: &StudySummary, main: Measure) -> Vec<String> {
+    const MOST_NAMES: usize = 3;
+    let mut measures: Vec<Measure> = Vec::new();
+    for pair in &summary.pairs {
+        if pair.measure != main && !measures.contains(&pair.measure) {
+            measures.push(pair.measure);
+        }
+    }
+    let words = |measure: Measure| {
+        let of = |pair: &&Pair| pair.measure == measure && pair.other == summary.baseline;
+        let (good, bad) = supported(&summary.pairs.iter().filter(of).collect::<Vec<_>>());
+        Some(format!("in {measure} {}", differences(&good, &bad, MOST_NAMES)?))
+    };
+    measures.into_iter().filter_map(words).collect()
 }
 
 /// Fewer rounds, or more accuracy.

@@ -145,8 +145,11 @@ impl<'a> Store<'a> {
         encode(&mut open.buffer, self.fingerprint, rounds, global, server, &sketches);
         let turn = (rounds % 2) as usize;
         let file = &mut open.models[turn];
-        // All models of a run have the same length, so nothing of the last one stays behind.
-        let written = file.rewind().and_then(|()| file.write_all(&open.buffer));
+        // Sketches are few at first: where a run begins anew, nothing of a longer file may stay behind.
+        let written = file
+            .rewind()
+            .and_then(|()| file.write_all(&open.buffer))
+            .and_then(|()| file.set_len(open.buffer.len() as u64));
         written.map_err(|error| self.folder.trouble(&checkpoint_name(id, turn), error))?;
         Ok(())
     }

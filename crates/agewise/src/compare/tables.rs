@@ -1,10 +1,10 @@
 //! The tables of a run folder, as CSV, and its TensorBoard event files.
 
-use super::Comparison;
 use super::store::slug;
 use super::tensorboard::{EventFile, FILE_NAME};
+use super::{CompareError, Comparison};
 use crate::csv::{optional, quoted};
-use crate::sim::study::{Record, RoundLog};
+use crate::sim::study::{Record, RoundLog, SpeedLaw};
 use std::fmt::Write as _;
 
 impl Comparison {
@@ -16,20 +16,24 @@ impl Comparison {
         self.study.seed(record.id.seed).0
     }
 
-    /// Every round of every run.
-    pub(super) fn rounds_csv(&self) -> String {
+    /// Every round of every run; the simulated time so far only where some clients are faster than others.
+    pub(super) fn rounds_csv(&self) -> Result<String, CompareError> {
+        let timed = self.study.speeds() != SpeedLaw::Equal;
         let mut csv = String::from(
-            "policy,seed,round,cohort,forced,rejected,training_loss,accuracy,loss,bytes_moved\n",
+            "policy,seed,round,cohort,forced,rejected,training_loss,accuracy,loss,bytes_moved",
         );
+        csv += if timed { ",simulated_seconds\n" } else { "\n" };
         let counts = self.study.test_counts();
         for record in &self.records {
+            let scene = self.study.scene(record.id.seed)?;
             let (policy, seed) = (quoted(self.label(record)), self.seed(record));
-            let (mut clients, mut asked) = (0, 0);
+            let (mut clients, mut asked, mut seconds) = (0, 0, 0.0);
             for log in &record.logs {
                 clients += log.clients.len() as u64;
                 asked += u64::from(log.asked);
+                seconds += scene.seconds(log);
                 let accuracy = log.test.as_ref().and_then(|test| test.accuracy(&counts));
-                let _ = writeln!(
+                let _ = write!(
                     csv,
                     "{policy},{seed},{},{},{},{},{},{},{},{}",
                     log.round + 1,
@@ -41,9 +45,13 @@ impl Comparison {
                     optional(log.test.as_ref().and_then(|test| test.loss)),
                     self.study.bytes_moved(clients, asked)
                 );
+                if timed {
+                    let _ = write!(csv, ",{seconds:.3}");
+                }
+                csv.push('\n');
             }
         }
-        csv
+        Ok(csv)
     }
 
     /// Every client of every run.

@@ -146,6 +146,17 @@ fn bad_configurations_are_refused() {
         ),
         (
             "\"oldest-first\"",
+            "\"age-herding(bound=1)\"",
+            vec!["round.age-herding(bound)", "1", "at least 2"],
+        ),
+        ("\"oldest-first\"", "\"oort(delta=0)\"", vec!["round.oort(delta)", "0"]),
+        (
+            "\"oldest-first\"",
+            "\"age-herding\"\ncalibrate = true",
+            vec!["round.calibrate", "age-herding has no interval"],
+        ),
+        (
+            "\"oldest-first\"",
             "\"oldest-first\"\ncalibrate = true",
             vec!["round.calibrate", "false"],
         ),

@@ -4,6 +4,9 @@
 //! reports before; every age follows from enrolment and credits; everyone in it either has a proof under its registered key of a lot that
 //! wins at its age, or was chosen by the policy, or was called because nobody had come, and both of these follow from the seed.
 //!
+//! A policy that looks at sketches of updates cannot be asked again, as they are not in the ledger: the audit says so, in a finding, and
+//! checks that those who were chosen were connected, and no more than they should be.
+//!
 //! What an audit cannot see is in docs/security.md: who was not told about a round, and who had a lot that wins and kept quiet.
 
 mod replay;
@@ -39,6 +42,9 @@ pub struct Audit {
     pub called: u64,
     /// Rounds in which one was called because, as the coordinator says, nobody had come.
     pub recalled: u64,
+    /// Rounds of which nobody can tell whether their cohorts are the policy's: it looks at sketches of updates, and only the last ones are kept.
+    /// If there are any, a finding says so.
+    pub unchecked: u64,
     /// What was refused during the run, by reason.
     pub refused: Vec<(String, u64)>,
     /// What does not follow from law, ages and seeds.
@@ -90,6 +96,7 @@ pub fn audit(state: &Path, mut progress: impl FnMut(u64, u64)) -> Result<Audit, 
             progress(round + 1, rounds);
         }
         replay.compare_ages();
+        replay.admit_limits();
         let (counts, findings) = replay.finish();
         Ok(Audit {
             run: hex(&run),
@@ -101,6 +108,7 @@ pub fn audit(state: &Path, mut progress: impl FnMut(u64, u64)) -> Result<Audit, 
             proofs: counts.proofs,
             called: counts.called,
             recalled: counts.recalled,
+            unchecked: counts.unchecked,
             refused: ledger.refusal_counts()?,
             findings,
         })

@@ -10,8 +10,8 @@ use crate::hex::unhex;
 use crate::honesty::lots::Draw;
 use crate::honesty::seeds::{Commitment, LINKS, RoundSeed, SeedCheck, narrow};
 use crate::rule::{Rule, seeded_lot};
-use agewise_core::{Ages, Availability, Calibrator, EmptyCohort, Reports, Round, Seed};
-use std::collections::BTreeMap;
+use agewise_core::{Ages, Availability, Calibrator, EmptyCohort, Report, Reports, Round, Seed};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How much was looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(super) struct Counts {
     pub(super) called: u64,
     /// Rounds in which one was called because nobody had come.
     pub(super) recalled: u64,
+    /// Rounds in which the policy chose by what is not on record.
+    pub(super) unchecked: u64,
 }
 
 /// A run up to some round.
@@ -39,6 +41,8 @@ pub(super) struct Replay {
     samples: Vec<u64>,
     ages: Ages,
     reports: Reports,
+    /// What the policy remembers.
+    memory: Vec<f64>,
     reported: Vec<u64>,
     intervals: Vec<f64>,
     seeds: Option<SeedCheck>,
@@ -65,6 +69,7 @@ impl Replay {
             sizes: ledger.past_samples()?,
             ages: Ages::cold(0),
             reports: Reports::default(),
+            memory: Vec::new(),
             reported: Vec::new(),
             intervals: Vec::new(),
             seeds: None,
@@ -124,9 +129,14 @@ impl Replay {
         };
         let core_seed = seed.as_ref().map_or(config.seed(), narrow);
         let mut expected = BTreeMap::new();
+        let mut believed = BTreeSet::new();
         match &round.present {
             Some(_) if rule.is_local() => {
                 self.find(Some(number), None, "the coordinator chose, where clients decide");
+            }
+            Some(present) if self.chose_by_sketches(&config) => {
+                self.counts.unchecked += 1;
+                believed = self.believe(&round, &config, &joins, present);
             }
             Some(present) => expected.extend(self.chosen(&config, core_seed, present)?),
             None if rule.is_local() => {}
@@ -142,9 +152,11 @@ impl Replay {
             expected.extend(forced.map(|client| (client, 1)));
         }
         self.check_called(&round, &joins, &expected);
-        for join in joins.iter().filter(|join| !expected.contains_key(&join.client)) {
+        let is_expected = |client| expected.contains_key(&client) || believed.contains(&client);
+        for join in joins.iter().filter(|join| !is_expected(join.client)) {
             self.check_lot(ledger, &round, seed.as_ref(), &rule, join)?;
         }
+        self.remember(&round, &joins)?;
         self.advance(credited, &joins)
     }
 
@@ -282,11 +294,38 @@ impl Replay {
         seed: Seed,
         present: &[bool],
     ) -> Result<Vec<(u32, u32)>, Trouble> {
-        let (setting, mut policy) = problem(config, &self.samples[..present.len()])?;
+        let samples = &self.samples[..present.len()];
+        let (setting, mut policy) = problem(config, samples, &self.memory)?;
         let available = Availability::Only(present);
         let round = Round::new(&setting, seed, &self.ages, available, &self.reports)?;
         let (picks, _) = round.choose(&mut *policy);
         Ok(picks.into_iter().map(|pick| (pick.client, pick.draws)).collect())
+    }
+
+    /// Whether the policy had sketches of updates to look at: none of them is on record, and the first one came with the first report.
+    fn chose_by_sketches(&self, config: &CoordinatorConfig) -> bool {
+        config.wants_sketches && self.reported.iter().any(|&reported| reported > 0)
+    }
+
+    /// Those whom the coordinator says that the policy chose, where that cannot be computed again: they were connected, and not more than
+    /// the policy may take.
+    fn believe(
+        &mut self,
+        round: &PastRound,
+        config: &CoordinatorConfig,
+        joins: &[PastJoin],
+        present: &[bool],
+    ) -> BTreeSet<u32> {
+        let was_present = |join: &&PastJoin| present.get(join.client as usize) == Some(&true);
+        let chosen: Vec<&PastJoin> = joins.iter().filter(was_present).collect();
+        let draws: u64 = chosen.iter().map(|join| u64::from(join.draws)).sum();
+        // Who was called because nobody had come may have been connected all the time.
+        let most = config.params.round.cohort + u64::from(round.recalled.is_some());
+        if draws > most {
+            let what = format!("{draws} were chosen, where the policy takes {most}");
+            self.find(Some(round.round), None, what);
+        }
+        chosen.into_iter().map(|join| join.client).collect()
     }
 
     /// Who is called when nobody has come.
@@ -296,7 +335,7 @@ impl Replay {
         seed: Seed,
         recalled: &[bool],
     ) -> Result<Option<u32>, Trouble> {
-        let (setting, _) = problem(config, &self.samples[..recalled.len()])?;
+        let (setting, _) = problem(config, &self.samples[..recalled.len()], &[])?;
         let available = Availability::Only(recalled);
         let round = Round::new(&setting, seed, &self.ages, available, &self.reports)?;
         Ok(round.forced_client())
@@ -364,19 +403,43 @@ impl Replay {
 
     /// Credits who has reported, and goes on to the next round.
     fn advance(&mut self, reported: u64, joins: &[PastJoin]) -> Result<(), Trouble> {
-        let mut credited = Vec::new();
-        for join in joins.iter().filter(|join| join.client < self.ages.clients()) {
-            if let Some((loss, seconds)) = join.report {
-                credited.push(join.client);
-                self.reports.record(&report(join.client, loss, seconds));
-            }
+        let accepted = accepted(joins, self.ages.clients());
+        for report in &accepted {
+            self.reports.record(report);
         }
+        let credited: Vec<u32> = accepted.iter().map(|report| report.client).collect();
         self.reported.push(reported);
         if let Some((_, calibrator)) = &mut self.calibrator {
             calibrator.observe(reported);
         }
         self.ages.advance(&credited)?;
         Ok(())
+    }
+
+    /// The policy hears who was credited in a round in which the coordinator chose: where clients decide it remembers nothing.
+    fn remember(&mut self, round: &PastRound, joins: &[PastJoin]) -> Result<(), Trouble> {
+        if round.present.is_none() || !round.is_over {
+            return Ok(());
+        }
+        let config = self.config(round.settings);
+        let samples = &self.samples[..round.clients as usize];
+        let (setting, mut policy) = problem(config, samples, &self.memory)?;
+        policy.finished(&setting, &accepted(joins, round.clients));
+        self.memory = policy.memory();
+        Ok(())
+    }
+
+    /// What this audit could not do is found by the audit, and not by somebody who believes it.
+    pub(super) fn admit_limits(&mut self) {
+        let rounds = self.counts.unchecked;
+        if rounds > 0 {
+            let policy = &self.config(0).policy;
+            let what = format!(
+                "the cohorts of {rounds} rounds cannot be checked: {policy} chooses by sketches of updates, which are not on record \
+                 (seeds, ages, and that those who were chosen were connected were checked)"
+            );
+            self.find(None, None, what);
+        }
     }
 
     /// In the end everyone has the age that the ledger says.
@@ -396,6 +459,16 @@ impl Replay {
     pub(super) fn finish(self) -> (Counts, Vec<Finding>) {
         (self.counts, self.findings)
     }
+}
+
+/// The reports of those who were in a round of so many clients, as policies see them.
+fn accepted(joins: &[PastJoin], clients: u32) -> Vec<Report<'static>> {
+    let known = joins.iter().filter(|join| join.client < clients);
+    let seen = known.filter_map(|join| {
+        let (loss, seconds) = join.report?;
+        Some(report(join.client, loss, seconds))
+    });
+    seen.collect()
 }
 
 fn is_gone(client: &PastClient, round: u64) -> bool {

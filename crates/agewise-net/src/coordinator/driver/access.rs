@@ -4,6 +4,7 @@ use super::Driver;
 use super::answers::{Answer, MOST_SAMPLES};
 use crate::coordinator::command::Denied;
 use crate::coordinator::gate::Admission;
+use crate::coordinator::population::check_growth;
 use crate::coordinator::trouble::Trouble;
 use crate::honesty::PublicKey;
 use crate::name::check_name;
@@ -104,6 +105,13 @@ impl Driver {
             }
             Ok(Admission::New(token)) => {
                 let (config, interval) = (&self.parts.config, self.announced_interval);
+                let client = self.population.len();
+                // Those with whom the run begins were counted on when the policy was checked.
+                if u64::from(client) >= config.params.round.clients
+                    && let Err(error) = check_growth(config, client + 1)
+                {
+                    return Ok(Err(Denied::Input(error)));
+                }
                 let admitted = self.population.admit(name, key, samples, config, interval);
                 let (client, row) = admitted;
                 let round = self.round_number();

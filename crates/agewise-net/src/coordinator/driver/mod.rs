@@ -20,6 +20,7 @@ use super::models::{Global, ModelStore};
 use super::population::Population;
 use super::round::{Course, Joining, Round, Training};
 use super::shared::{Live, Shared};
+use super::sketches::Sketches;
 use super::trouble::Trouble;
 use crate::config::CoordinatorConfig;
 use crate::honesty::seeds::SeedChains;
@@ -110,6 +111,8 @@ pub(crate) struct Parts {
     pub(crate) settings: u32,
     /// Whether clients are believed about lots and ages.
     pub(crate) is_gullible: bool,
+    /// Where the policy looks at sketches of updates.
+    pub(crate) sketches: Option<Sketches>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) wall_clock: WallClock,
 }

@@ -109,7 +109,12 @@ fn recover(parts: &mut Parts) -> Result<Recovered, Trouble> {
     };
     let joins = open.as_ref().map_or(&[][..], |(_, joins)| joins);
     let clients = parts.ledger.clients()?;
-    let population = Population::load(&parts.ledger, &clients, &parts.config, round, joins)?;
+    let sketches = match &parts.sketches {
+        Some(sketches) => sketches.load(&parts.ledger, clients.len(), &mut warnings)?,
+        None => Vec::new(),
+    };
+    let (ledger, config) = (&parts.ledger, &parts.config);
+    let population = Population::load(ledger, &clients, config, round, joins, &sketches)?;
     parts.gate.load(&clients, parts.ledger.tokens()?);
     for (client, row) in (0..).zip(&clients) {
         if row.revoked && row.revoked_from.is_none() {

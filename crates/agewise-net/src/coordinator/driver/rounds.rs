@@ -3,14 +3,15 @@
 use super::{Driver, Stage};
 use crate::coordinator::anchor_fact;
 use crate::coordinator::intake::UpdateFiles;
-use crate::coordinator::ledger::{NewJoin, RoundEnd, RoundRow};
+use crate::coordinator::ledger::{NewJoin, ReportRow, RoundEnd, RoundRow};
 use crate::coordinator::models::Global;
+use crate::coordinator::population::report;
 use crate::coordinator::round::{Aggregating, Course, Joining, Member, Round, Windows};
 use crate::coordinator::trouble::Trouble;
 use crate::hex::hex;
 use crate::honesty::seeds::{RoundSeed, narrow};
 use crate::proto::{Announcement, Commitment, State};
-use agewise_core::{Availability, EmptyCohort, Setting};
+use agewise_core::{Availability, EmptyCohort, Report, Setting};
 use agewise_learn::aggregate::Server;
 use agewise_learn::combine::Offered;
 use std::collections::BTreeMap;
@@ -192,6 +193,13 @@ impl Driver {
         let aggregated = begun.elapsed();
         end.seconds =
             now.saturating_duration_since(round.announced).as_secs_f64() + aggregated.as_secs_f64();
+        let sketches = self.sketches(round)?;
+        let accepted = accepted(round, &sketches);
+        let memory = self.memory_after(round, &accepted)?;
+        self.parts.ledger.keep_sketches(number, &sketches)?;
+        if !memory.is_empty() {
+            self.parts.ledger.keep_memory(&memory)?;
+        }
         self.parts.ledger.end_round(&end)?;
         // From here on the round is over, whatever happens: the updates may be removed.
         self.parts.ledger.commit()?;
@@ -209,11 +217,7 @@ impl Driver {
         if let Some(note) = &end.note {
             tracing::warn!(round = number, note, "not as it should be");
         }
-        let credited = round.members.iter().filter_map(|(&client, member)| {
-            member.report.as_ref().map(|report| (client, report.loss, report.seconds))
-        });
-        let credited: Vec<(u32, f64, f64)> = credited.collect();
-        self.population.advance(&credited)?;
+        self.population.advance(&accepted, memory)?;
         if let Some(calibrator) = &mut self.calibrator {
             calibrator.observe(reported as u64);
         }
@@ -229,6 +233,42 @@ impl Driver {
             self.stage = Stage::Waiting { until: Instant::now() + self.parts.config.pause() };
         }
         Ok(())
+    }
+
+    /// The sketches of the round's updates, where the policy looks at that. Of what is left out of the model there is none.
+    fn sketches(&self, round: &Round<Aggregating>) -> Result<BTreeMap<u32, Vec<f32>>, Trouble> {
+        let Some(sketches) = &self.parts.sketches else {
+            return Ok(BTreeMap::new());
+        };
+        let (mut clients, mut paths) = (Vec::new(), Vec::new());
+        for (&client, member) in &round.members {
+            if let Member { report: Some(report), left_out: None, .. } = member {
+                clients.push(client);
+                paths.push(self.parts.spool.place(round.number(), client, &report.sha256));
+            }
+        }
+        let mut updates = UpdateFiles::new(paths);
+        let mut made = BTreeMap::new();
+        for (member, client) in clients.into_iter().enumerate() {
+            let sketch = sketches.sketch(&self.global.values, &mut updates, member)?;
+            made.extend(sketch.map(|sketch| (client, sketch)));
+        }
+        Ok(made)
+    }
+
+    /// What the policy remembers after a round.
+    fn memory_after(
+        &self,
+        round: &Round<Aggregating>,
+        accepted: &[Report<'_>],
+    ) -> Result<Vec<f64>, Trouble> {
+        let config = &self.parts.config;
+        if round.rule.is_local() || !self.population.remembers(config, accepted)? {
+            return Ok(Vec::new());
+        }
+        // Since the round began clients may have enrolled or told other sizes; an audit knows only how it began.
+        let samples = self.parts.ledger.sizes_in(round.number(), round.row.clients)?;
+        Ok(self.population.memory_after(config, &samples, accepted)?)
     }
 
     /// The next model and the server's next memory, if enough updates can be used. Notes weights, and updates that cannot.
@@ -367,6 +407,19 @@ impl Driver {
         }
         announcement
     }
+}
+
+/// The reports of a round as policies see them.
+fn accepted<'a>(
+    round: &Round<Aggregating>,
+    sketches: &'a BTreeMap<u32, Vec<f32>>,
+) -> Vec<Report<'a>> {
+    let report = |(&client, member): (&u32, &Member)| {
+        let ReportRow { loss, seconds, .. } = member.report.as_ref()?;
+        let sketch = sketches.get(&client).map(Vec::as_slice);
+        Some(Report { sketch, ..report(client, *loss, *seconds) })
+    };
+    round.members.iter().filter_map(report).collect()
 }
 
 fn millis(time: Duration) -> u32 {
