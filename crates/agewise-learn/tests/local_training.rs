@@ -86,7 +86,6 @@ fn check(params: LocalTrainingParams, images: &Images, indices: Option<&[u32]>, 
             (squares.0 - squares.1).abs() < 1e-4 * squares.1.max(1.0),
             "{params:?}: {squares:?}"
         );
-        assert!(expected.mean_square > 1.01 * expected.loss.powi(2), "{params:?}: nothing to tell");
         assert_eq!(report.samples, training.samples(task.samples.len()), "{params:?}");
         let begin = tensors(model, &first);
         let found = way(&begin, &tensors(model, &parameters));
@@ -94,6 +93,30 @@ fn check(params: LocalTrainingParams, images: &Images, indices: Option<&[u32]>, 
         let difference = first_difference(&found, &expected, TOLERANCE);
         assert_eq!(difference, None, "{params:?} by {path}");
     }
+}
+
+/// Images of which some are much harder than others, so that no square of a mean passes for the mean of squares. The last
+/// batch of an epoch has 3 samples, which count as much as all others.
+#[test]
+fn squares_are_those_of_single_samples() {
+    let digits = embedded_digits().unwrap().train;
+    let indices: Vec<u32> = (0..53).collect();
+    let pixels = standardised(&digits);
+    let samples = Samples { images: &digits, indices: Some(&indices), pixels: &pixels };
+    let params = LocalTrainingParams { batch: 10, learning_rate: 0.2, ..PLAIN };
+    let training = params.check().unwrap();
+    let task = LocalTask { training: &training, samples, seed: Seed(3), round: 0, client: 4 };
+    let spec = ModelSpec::named("softmax", digits.shape(), 10).unwrap();
+    let trainer = Trainer::new(Model::new(spec).unwrap());
+    let first = trainer.model().initial(Seed(2));
+    let expected = train(trainer.model(), &task, &first);
+    let report = trainer.native_worker().train(&task, &mut first.clone()).unwrap();
+    assert!(expected.mean_square > 1.5 * expected.loss.powi(2), "{}", expected.mean_square);
+    assert!(
+        (report.mean_square / expected.mean_square - 1.0).abs() < TOLERANCE,
+        "{report:?}, {}",
+        expected.mean_square
+    );
 }
 
 #[test]

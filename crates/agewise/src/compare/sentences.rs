@@ -101,7 +101,8 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
     }
     let elsewhere = in_other_measures(summary, measure);
     if !elsewhere.is_empty() {
-        let _ = write!(text, " In other measures they support differences: {}.", elsewhere.join("; "));
+        let _ =
+            write!(text, " In other measures they support differences: {}.", elsewhere.join("; "));
     }
     let loads: Vec<(f64, &str)> = summary
         .policies
