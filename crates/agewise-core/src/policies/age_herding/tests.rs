@@ -331,7 +331,7 @@ fn options_out_of_range_are_named() {
 fn answers_before_the_first_round_order_the_first_timetable() {
     // Clients of two kinds that cancel each other; the first ages shuffle them.
     let setting = || SettingParams::new(40, 4, 10).check().unwrap();
-    let sketch = |client: u32| vec![if client % 2 == 0 { 1.0f32 } else { -1.0 }, 0.2];
+    let sketch = |client: u32| vec![if client.is_multiple_of(2) { 1.0f32 } else { -1.0 }, 0.2];
     let spec = "age-herding".parse().unwrap();
     let sketches: Vec<Vec<f32>> = (0..40).map(sketch).collect();
     let report =
