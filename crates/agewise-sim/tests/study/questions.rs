@@ -150,6 +150,9 @@ fn sketches_are_kept_of_whoever_trained() {
     }
 }
 
+/// A field that an error should name, and what is done to a checkpoint for it.
+type Damage<'a> = (&'a str, &'a dyn Fn(&mut Checkpoint));
+
 #[test]
 fn sketches_that_do_not_fit_are_refused() {
     let study = study(StudyParams { seeds: 1, ..small(&["age-herding", "random"]) });
@@ -165,7 +168,7 @@ fn sketches_that_do_not_fit_are_refused() {
         resumed.err().map(|error| error.field().to_string())
     };
     assert_eq!(field(0, &|_| ()), None);
-    let wrong: [(&str, &dyn Fn(&mut Checkpoint)); 6] = [
+    let wrong: [Damage<'_>; 6] = [
         ("checkpoint", &|c| c.sketches.truncate(12 * (PARAMETERS - 1))),
         ("checkpoint", &|c| c.sketches.push(0.0)),
         ("checkpoint", &|c| c.sketched.truncate(11)),

@@ -58,12 +58,10 @@ impl Timing {
         let policy = quoted(policy);
         let [whole, checkpoint, selection] =
             [times.round, times.checkpoint, times.selection].map(|time| time.as_secs_f64());
-        let mut line = format!("{policy},{seed},{round},{whole:.6},{checkpoint:.6}");
-        if self.with_selection {
-            // Most choices take microseconds.
-            line += &format!(",{selection:.9}");
-        }
-        line.push('\n');
+        // Most choices take microseconds.
+        let selection =
+            if self.with_selection { format!(",{selection:.9}") } else { String::new() };
+        let line = format!("{policy},{seed},{round},{whole:.6},{checkpoint:.6}{selection}\n");
         // Whoever panicked had written nothing or a line.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes())
@@ -79,6 +77,9 @@ pub(super) struct MeanTimes {
     pub(super) seconds_per_choice: Option<f64>,
 }
 
+/// By seed and round, the seconds of the round and of its choice.
+type Rounds<'a> = BTreeMap<(&'a str, &'a str), (f64, Option<f64>)>;
+
 /// For each policy its mean times, as far as they are known from the text of the file.
 pub(super) fn mean_times<'a>(
     text: &str,
@@ -87,7 +88,7 @@ pub(super) fn mean_times<'a>(
     let header = text.lines().next().unwrap_or_default();
     let columns = header.split(',').count();
     let with_selection = header.ends_with(SELECTION);
-    let mut rounds: BTreeMap<&str, BTreeMap<(&str, &str), (f64, Option<f64>)>> = BTreeMap::new();
+    let mut rounds: BTreeMap<&str, Rounds<'_>> = BTreeMap::new();
     for line in text.lines().skip(1) {
         // From the right: a policy's name may contain commas.
         let mut cells = line.rsplitn(columns, ',');
