@@ -1,5 +1,5 @@
 //! Comparisons that have a name: the six experiments of the paper, each in both readings of its K, its Theorem 1, and
-//! the studies of `age-herding` and the field ([`diversity`]).
+//! the studies of `age-herding` and the field (`diversity`).
 //!
 //! The paper's text says 5 local epochs, its notation 5 local SGD steps, and its numbers of rounds fit the second
 //! reading better; so each experiment is here twice. Everything else is as it says: 100 clients, 15 per round, maximum

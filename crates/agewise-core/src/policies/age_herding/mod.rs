@@ -5,10 +5,10 @@
 //! asked. It is herding (Welling, 2009) under a constraint of age, in two forms:
 //!
 //! - With `ahead` rounds of 2 or more (the default: the n/m rounds in which everybody has a turn) the cohorts of the next
-//!   rounds are planned together from the oldest clients, balanced cohorts against punctual ones ([`timetable`]); the
+//!   rounds are planned together from the oldest clients, balanced cohorts against punctual ones (`timetable`); the
 //!   first of them is taken, and the rest is planned again in the next round with what was learnt until then.
 //! - With `ahead=1` the candidates are the ceil(slack m) oldest clients; the oldest is taken first, then again and again
-//!   the candidate that brings the sum closest to zero ([`greedy`]). That takes the best for itself and leaves
+//!   the candidate that brings the sum closest to zero (`greedy`). That takes the best for itself and leaves
 //!   what does not fit to later rounds, which is why planning learns faster (docs/policies.md).
 //!
 //! GraB and CD-GraB (Lu et al., 2022; Cooper et al., 2023) order the examples of a pass by the same sums; DivFL and
