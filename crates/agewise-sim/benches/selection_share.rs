@@ -3,15 +3,16 @@
 //! `cargo bench -p agewise-sim --bench selection_share`. Choosing is everything that a policy and the bookkeeping of ages
 //! do in a round: select, weigh, credit. The round is a round of `agewise compare`, with its evaluation, on all cores.
 
+mod made_up;
+
 use agewise_core::{Availability, Report, Selector};
-use agewise_learn::data::{Dataset, ImageShape, Images};
 use agewise_learn::train::Crew;
 use agewise_sim::study::{RunId, Study, StudyParams, TrainingRun};
+use made_up::median;
 use std::error::Error;
 use std::time::Instant;
 
 const CLIENTS: u64 = 100_000;
-const TEST_IMAGES: usize = 10_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` runs this with other arguments: compiling it is enough then.
@@ -37,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             rounds: 1_000,
             ..StudyParams::default()
         };
-        let study = Study::new(params, made_up()?)?;
+        let study = Study::new(params, made_up::data(2 * CLIENTS as usize)?)?;
         let mut crew = Crew::new(study.trainer(), threads)?;
         let rounds = if model == "cnn" { 2 } else { 8 };
         for (contender, name) in policies.iter().enumerate() {
@@ -76,24 +77,4 @@ fn choosing(study: &Study, contender: usize) -> Result<f64, Box<dyn Error>> {
         times.push(begin.elapsed().as_secs_f64());
     }
     Ok(median(&mut times))
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// Two images for each client, with labels that can be learned from one pixel.
-fn made_up() -> Result<Dataset, Box<dyn Error>> {
-    let shape = ImageShape { channels: 1, height: 28, width: 28 };
-    let make = |count: usize| -> agewise_core::Result<Images> {
-        let labels: Vec<u8> = (0..count).map(|index| (index % 10) as u8).collect();
-        let mut pixels = vec![0u8; count * 784];
-        for (image, &label) in pixels.chunks_exact_mut(784).zip(&labels) {
-            image[usize::from(label) * 70] = 255;
-        }
-        Images::new(shape, 10, pixels, labels)
-    };
-    let (train, test) = (make(2 * CLIENTS as usize)?, make(TEST_IMAGES)?);
-    Ok(Dataset { name: "made-up".to_string(), train, test })
 }

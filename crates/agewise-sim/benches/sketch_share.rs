@@ -4,16 +4,17 @@
 //! The round is a round of `agewise compare` under `random`, with its evaluation, on all cores; the same machine chooses
 //! and trains, in turns.
 
+mod made_up;
+
 use agewise_core::{Availability, Lots, Report, Selector, Stream};
-use agewise_learn::data::{Dataset, ImageShape, Images};
 use agewise_learn::train::Crew;
 use agewise_sim::study::{RunId, Study, StudyParams, TrainingRun};
+use made_up::median;
 use std::error::Error;
 use std::time::Instant;
 
 const CLIENTS: u64 = 10_000;
 const WIDTH: usize = 512;
-const TEST_IMAGES: usize = 10_000;
 const POLICIES: [&str; 6] =
     ["random", "oldest-first", "age-herding", "age-herding(ahead=1)", "clustered(by=2)", "divfl"];
 
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             rounds: 1_000,
             ..StudyParams::default()
         };
-        let study = Study::new(params, made_up()?)?;
+        let study = Study::new(params, made_up::data(20 * CLIENTS as usize)?)?;
         let mut crew = Crew::new(study.trainer(), threads)?;
         let mut run = TrainingRun::new(&study, RunId { seed: 0, contender: 0 })?;
         let mut times = Vec::new();
@@ -95,24 +96,4 @@ fn sketch(client: u64) -> Vec<f32> {
     let own = Lots::new(agewise_core::Seed(client), Stream::custom(901), 0);
     let number = |index: u64| (kind.of(index).unit() + own.of(index).unit() - 1.0) as f32;
     (0..WIDTH as u64).map(number).collect()
-}
-
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// Twenty images for each client, with labels that can be learned from one pixel.
-fn made_up() -> Result<Dataset, Box<dyn Error>> {
-    let shape = ImageShape { channels: 1, height: 28, width: 28 };
-    let make = |count: usize| -> agewise_core::Result<Images> {
-        let labels: Vec<u8> = (0..count).map(|index| (index % 10) as u8).collect();
-        let mut pixels = vec![0u8; count * 784];
-        for (image, &label) in pixels.chunks_exact_mut(784).zip(&labels) {
-            image[usize::from(label) * 70] = 255;
-        }
-        Images::new(shape, 10, pixels, labels)
-    };
-    let (train, test) = (make(20 * CLIENTS as usize)?, make(TEST_IMAGES)?);
-    Ok(Dataset { name: "made-up".to_string(), train, test })
 }
