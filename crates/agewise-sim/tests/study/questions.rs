@@ -153,6 +153,9 @@ fn sketches_are_kept_of_whoever_trained() {
 /// A field that an error should name, and what is done to a checkpoint for it.
 type Damage<'a> = (&'a str, &'a dyn Fn(&mut Checkpoint));
 
+/// What is done to a checkpoint.
+type Change<'a> = &'a dyn Fn(&mut Checkpoint);
+
 #[test]
 fn sketches_that_do_not_fit_are_refused() {
     let study = study(StudyParams { seeds: 1, ..small(&["age-herding", "random"]) });
@@ -160,7 +163,7 @@ fn sketches_that_do_not_fit_are_refused() {
     let (whole, kept) = unbroken(&study, run_of(0), &mut crew);
     let good = &kept[3];
     assert_eq!((good.sketched.len(), good.sketches.len()), (12, 12 * PARAMETERS));
-    let field = |contender: usize, change: &dyn Fn(&mut Checkpoint)| {
+    let field = |contender: usize, change: Change<'_>| {
         let mut changed = good.clone();
         change(&mut changed);
         let logs = whole.logs().to_vec();
