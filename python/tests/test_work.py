@@ -63,6 +63,8 @@ def test_ctrl_c_ends_it(call: str, tmp_path: Path) -> None:
     """A signal to the process, as a terminal sends it; without it these calls take hours."""
     code = f"""
 import agewise, os, signal, threading
+# Whoever was started in the background by a shell ignores Ctrl-C, and so do its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     {call}
