@@ -243,6 +243,27 @@ class Selector:
         with self._lock:
             return self._inner.wants_root_mean_squares
 
+    @property
+    def wants_whole_losses(self) -> bool:
+        """Whether a reported loss should be that of all samples of a client under the model that it was sent, and not that of
+        the samples it met while training.
+
+        >>> Selector("active").wants_whole_losses
+        True
+        """
+        with self._lock:
+            return self._inner.wants_whole_losses
+
+    @property
+    def asks_whole_rounds(self) -> bool:
+        """Whether the sketches of :meth:`asks_sketches` should be of a whole round's work; otherwise one step is enough.
+
+        >>> Selector("divfl").asks_whole_rounds, Selector("age-herding").asks_whole_rounds
+        (True, False)
+        """
+        with self._lock:
+            return self._inner.asks_whole_rounds
+
     def asks(self, available: ArrayLike | None = None) -> NDArray[np.uint32]:
         """The clients whose loss under the present model the policy wants to know before it chooses.
 

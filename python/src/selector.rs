@@ -173,6 +173,18 @@ impl Selector {
         self.inner.policy().wants_squares()
     }
 
+    /// Whether reported losses should be of all samples under the model that was sent.
+    #[getter]
+    fn wants_whole_losses(&self) -> bool {
+        self.inner.policy().wants_whole_losses()
+    }
+
+    /// Whether sketches that it asks for should be of a whole round's work.
+    #[getter]
+    fn asks_whole_rounds(&self) -> bool {
+        self.inner.policy().asks_whole_rounds()
+    }
+
     /// The clients whose loss the policy wants to know before it chooses.
     #[pyo3(signature = (available=None))]
     fn asks<'py>(

@@ -94,8 +94,8 @@ def test_simulate(program: Path, tmp_path: Path, arguments: list[str], options: 
     assert agewise.simulate(**options).json == printed  # type: ignore[arg-type]
 
 
-#: The last three ask before they choose, or look at more than losses.
-POLICIES = ["random", "markov-optimal", "oldest-first", "age-herding", "power-of-choice", "oort"]
+#: The last five ask before they choose, or look at more than losses.
+POLICIES = ["random", "markov-optimal", "oldest-first", "age-herding", "power-of-choice", "active", "divfl", "oort"]
 STUDY = {
     "policies": POLICIES,
     "model": "softmax",
@@ -162,10 +162,12 @@ def test_a_loop_in_python(run_of_the_program: Path, policy: str) -> None:
         selector.note(by_loss, losses=[loss(client) for client in by_loss])
         by_sketch = selector.asks_sketches()
         if by_sketch.size:
-            selector.note(by_sketch, sketches=[train(client, number, 1)[1] for client in by_sketch])
+            steps = 5 if selector.asks_whole_rounds else 1
+            selector.note(by_sketch, sketches=[train(client, number, steps)[1] for client in by_sketch])
         asked += by_loss.size + by_sketch.size
         cohort = selector.select()
         updates, reports, sketches = [], [], []
+        before = [loss(client) for client in cohort.ids] if selector.wants_whole_losses else None
         for client in cohort.ids:
             report, sketch = train(client, number, 5)
             updates.append(trainer.parameters.copy())
@@ -174,7 +176,7 @@ def test_a_loop_in_python(run_of_the_program: Path, policy: str) -> None:
         agewise.average(model, updates, cohort.weights)
         selector.report(
             cohort.ids,
-            losses=[report.loss for report in reports],
+            losses=before or [report.loss for report in reports],
             # Simulated seconds: one for each sample.
             durations=[report.samples for report in reports],
             root_mean_squares=[report.root_mean_square for report in reports],
@@ -182,7 +184,7 @@ def test_a_loop_in_python(run_of_the_program: Path, policy: str) -> None:
         )
         trainer.parameters = model
         accuracies.append(trainer.evaluate(digits.test).accuracy)
-    assert asked == {"age-herding": 100, "power-of-choice": 6 * 30}.get(policy, 0)
+    assert asked == {"age-herding": 100, "power-of-choice": 6 * 30, "active": 100, "divfl": 100}.get(policy, 0)
     with (run_of_the_program / "rounds.csv").open() as file:
         rows = [row for row in csv.DictReader(file) if row["policy"] == policy and row["seed"] == str(seed)]
     assert accuracies == [float(row["accuracy"]) for row in rows]

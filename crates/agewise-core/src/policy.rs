@@ -325,11 +325,17 @@ pub trait Policy: Debug + Send + Sync {
 
     /// Whether its choices follow from what clients report about their training: without training it is another policy.
     fn learns_from_training(&self) -> bool {
-        self.wants_squares() || self.wants_sketches()
+        self.wants_squares() || self.wants_whole_losses() || self.wants_sketches()
     }
 
     /// Whether it looks at the root mean squares of losses.
     fn wants_squares(&self) -> bool {
+        false
+    }
+
+    /// Whether a reported loss should be that of all the client's samples under the model that it was sent, and not of
+    /// the samples that it met while training.
+    fn wants_whole_losses(&self) -> bool {
         false
     }
 
@@ -342,6 +348,12 @@ pub trait Policy: Debug + Send + Sync {
     /// [`Self::asks`], a wish.
     fn asks_sketches(&self, _round: &Round<'_>) -> Vec<u32> {
         Vec::new()
+    }
+
+    /// Whether that should be of a whole round's work, because it is compared with updates by length too; otherwise one
+    /// step is enough.
+    fn asks_whole_rounds(&self) -> bool {
+        false
     }
 
     /// The ages of its steady state, if they depend on what it asked for before the first round and that is known now.

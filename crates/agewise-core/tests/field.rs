@@ -197,6 +197,7 @@ fn who_asks_and_who_wants_sketches() {
         let expected = match text {
             "power-of-choice" => 8,
             "power-of-choice(d=9)" => 9,
+            _ if text.starts_with("active") => 20,
             _ => 0,
         };
         assert_eq!(asked, expected, "{text}");

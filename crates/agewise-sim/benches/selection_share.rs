@@ -5,12 +5,9 @@
 
 mod made_up;
 
-use agewise_core::{Availability, Report, Selector};
 use agewise_learn::train::Crew;
-use agewise_sim::study::{RunId, Study, StudyParams, TrainingRun};
-use made_up::median;
+use agewise_sim::study::{Study, StudyParams};
 use std::error::Error;
-use std::time::Instant;
 
 const CLIENTS: u64 = 100_000;
 
@@ -42,15 +39,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut crew = Crew::new(study.trainer(), threads)?;
         let rounds = if model == "cnn" { 2 } else { 8 };
         for (contender, name) in policies.iter().enumerate() {
-            let choosing = choosing(&study, contender)?;
-            let mut run = TrainingRun::new(&study, RunId { seed: 0, contender })?;
-            let mut times = Vec::new();
-            for _ in 0..rounds {
-                let begin = Instant::now();
-                run.play_round(&mut crew)?;
-                times.push(begin.elapsed().as_secs_f64());
-            }
-            let round = median(&mut times);
+            let choosing = made_up::choosing(&study, contender, 15, &[])?;
+            let round = made_up::training(&study, &mut crew, contender, rounds)?;
             println!(
                 "{model:>6} {cohort:>7}  {name:<16} {:>12.3} {:>12.1} {:>7.3}%",
                 1e3 * choosing,
@@ -60,21 +50,4 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
-}
-
-/// Seconds that a policy needs in a round.
-fn choosing(study: &Study, contender: usize) -> Result<f64, Box<dyn Error>> {
-    let contender = &study.contenders()[contender];
-    let scene = study.scene(0)?;
-    let setting = scene.setting.clone();
-    let mut selector = Selector::new(&contender.spec, setting, scene.seed, contender.start)?;
-    let mut times = Vec::new();
-    for _ in 0..15 {
-        let begin = Instant::now();
-        let cohort = selector.select(Availability::Everyone)?;
-        let reports: Vec<Report> = cohort.clients.iter().map(|&c| Report::plain(c)).collect();
-        selector.finish(&reports)?;
-        times.push(begin.elapsed().as_secs_f64());
-    }
-    Ok(median(&mut times))
 }

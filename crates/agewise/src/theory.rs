@@ -241,7 +241,11 @@ impl PolicyReport {
             rounds.map(|(round, chance)| ColdRound::new(round, clients, chance.min(1.0))).collect()
         });
         let theory = policy.theory(&request.setting, weighting)?.ok_or_else(|| {
-            let expected = "a policy with closed forms; simulate or compare the others";
+            let expected = if policy.learns_from_training() {
+                "a policy with closed forms; this one depends on training: agewise compare"
+            } else {
+                "a policy with closed forms; simulate or compare the others"
+            };
             Error::new("policy", spec, expected)
         })?;
         Ok(Self {

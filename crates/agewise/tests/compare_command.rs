@@ -171,12 +171,59 @@ fn presets_are_listed_with_their_cost() -> Outcome {
 }
 
 #[test]
+fn policies_and_their_options_are_listed() -> Outcome {
+    let here = folder("compare-policies")?;
+    let output = command(&here, &["policies", "--json"]).output()?;
+    let list: Value = serde_json::from_slice(&output.stdout)?;
+    let names: Vec<&str> = list
+        .as_array()
+        .ok_or("no list")?
+        .iter()
+        .filter_map(|policy| policy["name"].as_str())
+        .collect();
+    assert!(names.starts_with(&["random"]) && names.contains(&"age-herding"), "{names:?}");
+    let output = command(&here, &["policies", "oort"]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    for words in ["epsilon", "0.9", "data-size"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let output = command(&here, &["policies", "ort"]).output()?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr)?.contains("did you mean oort?"));
+    Ok(())
+}
+
+/// A policy that trains the same few for ever does so at even intervals; that is no even load.
+#[test]
+fn calling_the_same_few_is_not_called_even() -> Outcome {
+    let here = folder("compare-uneven")?;
+    let policies = "random,oort(epsilon=0)";
+    let args = ["compare", "--quiet", "--out", "run", "--policy", policies, "--model", "softmax"];
+    let numbers =
+        ["--clients", "40", "--cohort", "4", "--rounds", "30", "--seeds", "1", "--target", "0.99"];
+    let output = command(&here, &[&args[..], &numbers].concat()).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = command(&here, &["report", "run"]).output()?;
+    assert!(output.status.success());
+    let page = fs::read_to_string(here.join("run/report.html"))?;
+    assert!(page.contains("Nobody got there") && page.contains("The most even load: random"));
+    Ok(())
+}
+
+#[test]
 fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
     let here = folder("compare-wrong")?;
     fs::write(here.join("typo.toml"), "polices = [\"random\"]\n")?;
     fs::write(here.join("nonsense.toml"), "rounds = \"many\"\n")?;
     fs::write(here.join("inner.toml"), "[server]\nrule = \"average\"\nbeta = 3\n")?;
-    let cases: [(&[&str], &[&str]); 25] = [
+    let cases: [(&[&str], &[&str]); 29] = [
+        (&["--policy", "random,age-herding(slack=3)"], &["slack", "3", "with ahead=1 only"]),
+        (
+            &["--policy", "random,age-herding(ahead=1, punctual=1)"],
+            &["punctual", "ahead=2 or more"],
+        ),
+        (&["--policy", "random,age-herding(ahead=64)"], &["ahead", "64", "from 1 to 32"]),
+        (&["--policy", "random,age-herding(bound=6)"], &["bound", "from 7, which is n/m, to 1e15"]),
         (&["inner.toml"], &["server: beta = 3", "expected one of rule"]),
         (&["--bound", "--learning-rate", "5"], &["--learning-rate"]),
         (&["typo.toml"], &["polices", "did you mean policies?"]),

@@ -2,23 +2,24 @@
 //! "Active Federated Learning", Algorithm 1).
 //!
 //! A client's valuation is the sum of the losses of all its samples over the root of their number, which is
-//! sqrt(n_k) times their mean; it stays as it is until the client trains again. Reports bring the mean loss of all
-//! samples under the model that was sent out (that of the last minibatch would be something else). In a round
+//! sqrt(n_k) times their mean; it stays as it is until the client trains again. Reports should bring the mean loss of all
+//! samples under the model that was sent out (that of the batches met while training, or of the last one, is something
+//! else, and lower). Before the first round everyone is asked for it. In a round
 //! the alpha1 n smallest valuations become minus infinity; (1 - alpha3) m clients are drawn without replacement
 //! with probability proportional to exp(alpha2 v_k); alpha3 m are drawn uniformly from the others.
 //!
 //! The paper leaves open:
-//! - Who has no valuation yet. There the first model is sent to everyone; here such a client has the highest
-//!   valuation that is known, and while none is known all are alike. So everyone is tried soon.
+//! - Who has no valuation, where nobody answers: such a client has the highest valuation that is known, and while none is
+//!   known all are alike. So everyone is tried soon.
 //! - Equal valuations at the cut: by lot.
 //! - Fractions: alpha1 n is rounded down, and alpha3 m at random with the right mean, because one tenth of five
 //!   rounded down would never give those below the cut another chance.
 //! - Who is away: n is the number of available clients.
 
 use super::sampling::{
-    alike as uniformly, cohort, memoryless_ages, number_option, round_at_random,
+    alike as uniformly, cohort, number_option, round_at_random,
     streams::{ALIKE, BY_WEIGHT, ROUNDING},
-    successive,
+    successive, unknown_ages,
 };
 use crate::policy::{Pick, Policy, PolicyEntry, Round, alike};
 use crate::random::{Seed, Stream};
@@ -107,12 +108,18 @@ impl Policy for Active {
         alike(round, clients)
     }
 
-    fn learns_from_training(&self) -> bool {
+    fn wants_whole_losses(&self) -> bool {
         true
     }
 
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
-        memoryless_ages(setting, seed)
+    fn asks(&self, round: &Round<'_>) -> Vec<u32> {
+        let unknown = |client: &u32| round.reports().loss(*client).is_none();
+        let at_the_start = round.number() == 0;
+        round.available().filter(|client| at_the_start && unknown(client)).collect()
+    }
+
+    fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+        unknown_ages(setting)
     }
 }
 

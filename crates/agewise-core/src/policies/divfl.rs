@@ -6,26 +6,29 @@
 //! gains is at least 1 - 1/e of the best. The updates are the last ones that each client sent, which is the paper's
 //! variant without extra communication; the distances are those of their sketches.
 //!
-//! `sample=s` is the paper's stochastic greedy choice: each step looks at s random clients only. Without it
-//! every step looks at all of them, and there is nothing random but ties; as only the chosen ones send new updates,
-//! cohorts then change little from round to round.
+//! `sample=s` is the paper's stochastic greedy choice: each step looks at s random clients only. Without it, as in the
+//! authors' program, every step looks at all of them, and there is nothing random but ties; as only the chosen ones send
+//! new updates, cohorts then change little from round to round.
 //!
 //! What the paper leaves open, and what is ours:
 //! - Clients without a sketch. In the paper everyone sends an update first; so everyone is asked before the first
-//!   round for that of one step (`probe=0`: nobody is). Where nobody answers, nobody can stand for a client that was
+//!   round for that of a whole round's work (`probe=0`: nobody is). Where nobody answers, nobody can stand for a client that was
 //!   never heard, so those come first, in random order; the greedy choice has the places that they leave.
 //! - Who is away is not chosen, but is still stood for.
-//! - The weights are uniform, as in Algorithm 1. (The bound that it comes from would weigh a member by the number of
-//!   clients it stands for.)
+//! - The weights are uniform. (The bound of the paper would weigh a member by the number of clients it stands for; the
+//!   authors' program weighs by data size. With equal sizes that is the same.)
+//! - What is compared are updates, changes of the model by a round's work; the authors' program compares gradients of all
+//!   samples at the model that was sent out.
 //! - More than 1,000 clients: the choice is among that many random ones, and they stand for that many
 //!   random ones. A cohort above 250 is then chosen in parts of that many, each among its own candidates.
 
 use super::sampling::{
-    cohort, memoryless_ages, shuffled, unknown_at_the_start,
+    cohort, shuffled, unknown_at_the_start,
     streams::{ALIKE, STEP},
-    whole_option,
+    whole_option, unknown_ages,
 };
-use super::vectors::{Vectors, squared_distance};
+use super::vectors::Vectors;
+use super::wide::squared_distance;
 use crate::policy::{Pick, Policy, PolicyEntry, Reports, Round, alike};
 use crate::random::{Lot, Lots, Seed, Stream};
 use crate::setting::Setting;
@@ -115,13 +118,18 @@ impl Policy for DivFl {
         if self.probes { unknown_at_the_start(round) } else { Vec::new() }
     }
 
+    /// Distances are of updates as they are: one of a single step would be near everything that is small.
+    fn asks_whole_rounds(&self) -> bool {
+        true
+    }
+
     /// Nobody knows it, because it depends on the updates: as if all were alike.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         alike(round, clients)
     }
 
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
-        memoryless_ages(setting, seed)
+    fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+        unknown_ages(setting)
     }
 }
 

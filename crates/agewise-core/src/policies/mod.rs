@@ -38,6 +38,7 @@ mod sampling;
 mod scene;
 mod vectors;
 mod ward;
+mod wide;
 
 /// The policy of this name.
 pub fn find(name: &str) -> Result<&'static PolicyEntry> {

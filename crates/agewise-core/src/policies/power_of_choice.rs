@@ -11,7 +11,7 @@
 //! fewer than d), and clients without data (they are candidates only when nobody else is left).
 
 use super::sampling::{
-    cohort, first_by, memoryless_ages, streams::BY_WEIGHT, successive, whole_option,
+    cohort, first_by, streams::BY_WEIGHT, successive, whole_option, unknown_ages,
 };
 use crate::policy::{Pick, Policy, PolicyEntry, Round, alike};
 use crate::random::{Lot, Seed, Stream};
@@ -79,8 +79,8 @@ impl Policy for PowerOfChoice {
         true
     }
 
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
-        memoryless_ages(setting, seed)
+    fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+        unknown_ages(setting)
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) fn unknown_at_the_start(round: &Round<'_>) -> Vec<u32> {
     round.available().filter(|&client| round.reports().sketch(client).is_none()).collect()
 }
 
-/// The first ages of a policy whose steady state nobody knows: those of `random`, geometric with rate m/n.
+/// The first ages of a policy that draws everyone with the same chance in every round: geometric with rate m/n.
 pub(super) fn memoryless_ages(setting: &Setting, seed: Seed) -> Vec<u64> {
     let rate = f64::from(setting.cohort()) / f64::from(setting.clients());
     let Ok(law) = AgeLaw::new(&[rate, rate]) else {
@@ -102,6 +102,11 @@ pub(super) fn memoryless_ages(setting: &Setting, seed: Seed) -> Vec<u64> {
     let ages = law.stationary_age();
     let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
     (0..setting.clients()).map(|client| ages.draw(lots.of(u64::from(client)))).collect()
+}
+
+/// The first ages of a policy whose steady state depends on training: nobody has waited before the first round.
+pub(super) fn unknown_ages(setting: &Setting) -> Vec<u64> {
+    vec![0; setting.clients() as usize]
 }
 
 /// A number given as an option, from `least` to `most`, or its default.

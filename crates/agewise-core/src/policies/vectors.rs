@@ -1,9 +1,7 @@
-//! Sketches side by side in one list of numbers, and their distances.
+//! Sketches side by side in one list of numbers, their products and distances.
 
+use super::wide::{self, dot, squared_distance};
 use crate::policy::Reports;
-
-/// How many numbers are added up side by side: as many as fill the registers of any machine.
-const LANES: usize = 16;
 
 /// Vectors of one width.
 #[derive(Debug)]
@@ -29,10 +27,7 @@ impl Vectors {
     #[must_use]
     pub(super) fn at_unit_length(mut self) -> Self {
         for row in self.numbers.chunks_exact_mut(self.width) {
-            let scale = inverse_length(row);
-            for number in row {
-                *number = (f64::from(*number) * scale) as f32;
-            }
+            wide::scale(row, inverse_length(row));
         }
         self
     }
@@ -68,6 +63,11 @@ impl Vectors {
         &mut self.numbers[index * self.width..][..self.width]
     }
 
+    /// The inner products of all pairs, row by row.
+    pub(super) fn products(&self) -> Vec<f64> {
+        wide::products(&self.numbers, self.width)
+    }
+
     /// The square of the distance between two of them.
     pub(super) fn squared_distance(&self, one: usize, other: usize) -> f64 {
         squared_distance(self.row(one), self.row(other))
@@ -81,35 +81,6 @@ pub(super) fn inverse_length(vector: &[f32]) -> f64 {
     let exact = || vector.iter().map(|&number| f64::from(number).powi(2)).sum();
     let square: f64 = if (1e-20..1e30).contains(&quick) { quick } else { exact() };
     if square > 0.0 { 1.0 / square.sqrt() } else { 0.0 }
-}
-
-/// The inner product of two vectors.
-pub(super) fn dot(one: &[f32], other: &[f32]) -> f64 {
-    let mut lanes = [0.0f32; LANES];
-    let (ones, rest) = one.as_chunks::<LANES>();
-    let (others, other_rest) = other.as_chunks::<LANES>();
-    for (ones, others) in ones.iter().zip(others) {
-        for lane in 0..LANES {
-            lanes[lane] += ones[lane] * others[lane];
-        }
-    }
-    let rest: f32 = rest.iter().zip(other_rest).map(|(a, b)| a * b).sum();
-    f64::from(lanes.iter().sum::<f32>() + rest)
-}
-
-/// The square of the distance between two vectors.
-pub(super) fn squared_distance(one: &[f32], other: &[f32]) -> f64 {
-    let mut lanes = [0.0f32; LANES];
-    let (ones, rest) = one.as_chunks::<LANES>();
-    let (others, other_rest) = other.as_chunks::<LANES>();
-    for (ones, others) in ones.iter().zip(others) {
-        for lane in 0..LANES {
-            let difference = ones[lane] - others[lane];
-            lanes[lane] += difference * difference;
-        }
-    }
-    let rest: f32 = rest.iter().zip(other_rest).map(|(a, b)| (a - b) * (a - b)).sum();
-    f64::from(lanes.iter().sum::<f32>() + rest)
 }
 
 #[cfg(test)]

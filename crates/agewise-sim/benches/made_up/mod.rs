@@ -1,6 +1,10 @@
 //! Data and figures that the benchmarks of choosing share.
 
+use agewise_core::{Availability, Report, Selector};
 use agewise_learn::data::{Dataset, ImageShape, Images};
+use agewise_learn::train::Crew;
+use agewise_sim::study::{RunId, Study, TrainingRun};
+use std::time::Instant;
 
 const TEST_IMAGES: usize = 10_000;
 
@@ -19,8 +23,54 @@ pub(crate) fn data(train: usize) -> agewise_core::Result<Dataset> {
     Ok(Dataset { name: "made-up".to_string(), train, test })
 }
 
+/// Seconds that a round of a policy takes with everything: the median of some.
+pub(crate) fn training(
+    study: &Study,
+    crew: &mut Crew,
+    contender: usize,
+    rounds: usize,
+) -> agewise_core::Result<f64> {
+    let mut run = TrainingRun::new(study, RunId { seed: 0, contender })?;
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let begin = Instant::now();
+        run.play_round(crew)?;
+        times.push(begin.elapsed().as_secs_f64());
+    }
+    Ok(median(&mut times))
+}
+
+/// Seconds that a policy needs in a round to select, weigh and credit, if clients send these sketches or none: the median
+/// of some.
+pub(crate) fn choosing(
+    study: &Study,
+    contender: usize,
+    rounds: usize,
+    sketches: &[Vec<f32>],
+) -> agewise_core::Result<f64> {
+    let contender = &study.contenders()[contender];
+    let scene = study.scene(0)?;
+    let setting = scene.setting.clone();
+    let mut selector = Selector::new(&contender.spec, setting, scene.seed, contender.start)?;
+    let report = |client: u32| Report {
+        sketch: sketches.get(client as usize).map(Vec::as_slice),
+        ..Report::plain(client)
+    };
+    selector.note(&(0..sketches.len() as u32).map(report).collect::<Vec<_>>())?;
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        let begin = Instant::now();
+        let cohort = selector.select(Availability::Everyone)?;
+        let reports: Vec<Report<'_>> =
+            cohort.clients.iter().map(|&client| report(client)).collect();
+        selector.finish(&reports)?;
+        times.push(begin.elapsed().as_secs_f64());
+    }
+    Ok(median(&mut times))
+}
+
 /// The median of some times.
-pub(crate) fn median(times: &mut [f64]) -> f64 {
+fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }

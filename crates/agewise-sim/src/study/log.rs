@@ -14,12 +14,18 @@ pub struct RoundLog {
     pub weights: Vec<f64>,
     /// The mean training loss of each, or nothing where its update was not taken.
     pub losses: Vec<Option<f32>>,
+    /// The mean loss of all samples of each under the model that it was sent, where the policy looks at it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub whole_losses: Vec<f32>,
     /// The root of the mean square of the losses of each one's samples, where the policy looks at it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root_mean_squares: Vec<Option<f32>>,
     /// Clients that were sent the model to answer a question of the policy before it chose.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked: u32,
+    /// What clients said about their loss when they were asked before the first round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_losses: Vec<(u32, f32)>,
     /// In the first round, the ages of all clients, where the answers decided them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_ages: Option<Vec<u64>>,

@@ -1,7 +1,7 @@
 //! What a policy wants to know before it chooses, and the answers.
 //!
-//! Whoever is asked gets the present model and says something about it: its loss, or a sketch of what one step of
-//! training would change. Nobody is credited for that. The simulator answers every question; a policy has to do without
+//! Whoever is asked gets the present model and says something about it: its loss, or a sketch of what one step, or a whole
+//! round, of training would change. Nobody is credited for that. The simulator answers every question; a policy has to do without
 //! answers elsewhere.
 
 use super::run::Selection;
@@ -9,7 +9,9 @@ use super::{Scene, Study};
 use crate::objective::{Results, local_losses};
 use agewise_core::{Availability, Report, Result, Selector};
 use agewise_learn::sketch::Sketcher;
-use agewise_learn::train::{Crew, LocalTask, LocalTrainingParams, LocalWork, Samples};
+use agewise_learn::train::{
+    Crew, LocalTask, LocalTraining, LocalTrainingParams, LocalWork, Samples,
+};
 
 /// Everyone who can answer, and the model that they are asked about.
 pub(super) struct Questions<'a> {
@@ -30,25 +32,40 @@ impl Questions<'_> {
         Ok((by_losses + by_sketches) as u32)
     }
 
-    /// The mean loss of all samples of each client.
     fn answer_losses(&self, selector: &mut Selector, crew: &mut Crew) -> Result<usize> {
         let clients = selector.asks(Availability::Everyone)?;
         if clients.is_empty() {
             return Ok(0);
         }
-        let samples: Vec<Samples<'_>> =
-            clients.iter().map(|&client| self.study.samples(self.scene, client)).collect();
-        let losses = local_losses(crew, self.global, &samples, 0.0)?;
-        let said = clients.iter().zip(losses).map(|(&client, loss)| {
-            // What is no number is as bad as can be.
-            let loss = if loss.is_finite() { loss as f32 } else { f32::MAX };
-            Report { loss: Some(loss), ..Report::plain(client) }
-        });
+        let losses = self.losses(&clients, crew)?;
+        let said = clients
+            .iter()
+            .zip(losses)
+            .map(|(&client, loss)| Report { loss: Some(loss), ..Report::plain(client) });
         selector.note(&said.collect::<Vec<_>>())?;
         Ok(clients.len())
     }
 
-    /// What each client would change in one step, which is enough to tell clients apart.
+    /// The mean loss of all samples of each client.
+    pub(super) fn losses(&self, clients: &[u32], crew: &mut Crew) -> Result<Vec<f32>> {
+        let samples: Vec<Samples<'_>> =
+            clients.iter().map(|&client| self.study.samples(self.scene, client)).collect();
+        let losses = local_losses(crew, self.global, &samples, 0.0)?;
+        // What is no number is as bad as can be.
+        let writable = |loss: f64| if loss.is_finite() { loss as f32 } else { f32::MAX };
+        Ok(losses.into_iter().map(writable).collect())
+    }
+
+    /// How much those train who are asked for a sketch: one step is enough to tell clients apart.
+    fn probing(&self, selector: &Selector) -> Result<LocalTraining> {
+        let params = *self.study.training().params();
+        if selector.policy().asks_whole_rounds() {
+            return params.check();
+        }
+        LocalTrainingParams { work: LocalWork::Steps(1), ..params }.check()
+    }
+
+    /// What each client would change.
     fn answer_sketches(
         &self,
         selector: &mut Selector,
@@ -59,8 +76,7 @@ impl Questions<'_> {
         if clients.is_empty() {
             return Ok(0);
         }
-        let params = *self.study.training().params();
-        let training = LocalTrainingParams { work: LocalWork::Steps(1), ..params }.check()?;
+        let training = self.probing(selector)?;
         let round = selector.round();
         let sketches = Results::new(clients.len());
         crew.work(clients.len(), Vec::new, |worker, model: &mut Vec<f32>, place| {

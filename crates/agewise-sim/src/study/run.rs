@@ -46,9 +46,10 @@ impl<'a> Selection<'a> {
     pub(super) fn follow(&mut self, log: &RoundLog, sketches: &[Option<Vec<f32>>]) -> Result<()> {
         let round = self.selector.round();
         let (losses, weights) = (log.losses.len(), log.weights.len());
-        let squares = log.root_mean_squares.len();
         let complete = [losses, weights] == [log.clients.len(); 2]
-            && [0, log.clients.len()].contains(&squares);
+            && [log.root_mean_squares.len(), log.whole_losses.len()]
+                .iter()
+                .all(|figures| [0, log.clients.len()].contains(figures));
         if log.round != round || !complete {
             let value = format!("round {} with {losses} losses, {weights} weights", log.round);
             let expected = format!("round {round} with one of each for {}", log.clients.len());
@@ -62,9 +63,17 @@ impl<'a> Selection<'a> {
                 SelectorState { ages: Ages::new(ages.iter().copied()), ..self.selector.state() };
             self.selector.restore(state)?;
         }
+        let said: Vec<Report<'_>> = log
+            .first_losses
+            .iter()
+            .map(|&(client, loss)| Report { loss: Some(loss), ..Report::plain(client) })
+            .collect();
+        if !said.is_empty() {
+            self.selector.note(&said)?;
+        }
         let taken = log.clients.iter().zip(&log.losses).enumerate();
         let report = |(place, (&client, &loss)): (usize, (&u32, &Option<f32>))| Report {
-            loss,
+            loss: log.whole_losses.get(place).copied().or(loss),
             duration: self.durations.get(client as usize).copied(),
             root_mean_square: log.root_mean_squares.get(place).copied().flatten(),
             sketch: sketches.get(place).and_then(Option::as_deref),
@@ -85,6 +94,13 @@ impl<'a> Selection<'a> {
         };
         self.participation.record(&cohort, self.selector.ages());
         self.selector.finish(&reports)
+    }
+
+    /// Before the first round, what clients said about their loss when they were asked: only then has nobody reported any.
+    fn first_losses(&self) -> Vec<(u32, f32)> {
+        let (selector, clients) = (&self.selector, 0..self.selector.setting().clients());
+        let loss = |client| Some((client, selector.reports().loss(client)?));
+        if selector.round() == 0 { clients.filter_map(loss).collect() } else { Vec::new() }
     }
 
     /// Takes back the sketches of a checkpoint.
@@ -216,9 +232,13 @@ impl<'a> TrainingRun<'a> {
         let asked = questions.answer(&mut self.selection, crew)?;
         let ages = self.selection.selector.ages();
         let first_ages = (*ages != uninformed).then(|| ages.iter().collect());
+        let first_losses = self.selection.first_losses();
         let begin = Instant::now();
         let cohort = self.selection.selector.select(Availability::Everyone)?;
         self.choosing = begin.elapsed();
+        let wants_whole = self.selection.selector.policy().wants_whole_losses();
+        let whole_losses =
+            if wants_whole { questions.losses(&cohort.clients, crew)? } else { Vec::new() };
         let members: Vec<Member<'_>> = cohort
             .clients
             .iter()
@@ -261,8 +281,10 @@ impl<'a> TrainingRun<'a> {
             clients: cohort.clients,
             weights: cohort.weights,
             losses,
+            whole_losses,
             root_mean_squares,
             asked,
+            first_losses,
             first_ages,
             forced: cohort.forced,
             test,

@@ -86,6 +86,64 @@ fn durations_and_squares_reach_the_policy() {
     assert!(selector.state().memory[1] > 0.0, "the pacer knows durations");
 }
 
+/// Everyone's valuation comes from all of its images under the model that the round began with, first by a question and
+/// then from whoever trained; what is met while training is something else.
+#[test]
+fn active_hears_of_all_images_and_not_of_batches() {
+    let params = StudyParams { baseline: "active".to_string(), ..small(&["active"]) };
+    let study = study(StudyParams { rounds: 6, seeds: 1, ..params });
+    let mut crew = Crew::new(study.trainer(), 2).unwrap();
+    let mut run = TrainingRun::new(&study, run_of(0)).unwrap();
+    let mut selector = selector(&study, run_of(0));
+    let scene = study.scene(0).unwrap();
+    while !run.is_finished() {
+        let mut loss = |client: u32| {
+            let score = crew.evaluate(run.global(), &study.samples(scene, client)).unwrap();
+            score.loss() as f32
+        };
+        let losses: Vec<(u32, f32)> = (0..12).map(|client| (client, loss(client))).collect();
+        run.play_round(&mut crew).unwrap();
+        let log = run.logs().last().unwrap();
+        if log.round == 0 {
+            assert_eq!((&log.first_losses, log.asked), (&losses, 12));
+            let said =
+                losses.iter().map(|&(c, loss)| Report { loss: Some(loss), ..Report::plain(c) });
+            selector.note(&said.collect::<Vec<_>>()).unwrap();
+        } else {
+            assert!(log.first_losses.is_empty() && log.asked == 0);
+        }
+        assert_eq!(log.clients, selector.select(Availability::Everyone).unwrap().clients);
+        let whole: Vec<f32> = log.clients.iter().map(|&c| losses[c as usize].1).collect();
+        assert_eq!(log.whole_losses, whole, "round {}", log.round);
+        assert!(log.losses.iter().zip(&whole).any(|(batches, whole)| *batches != Some(*whole)));
+        let plain = |(&client, &loss)| Report { loss: Some(loss), ..Report::plain(client) };
+        selector.finish(&log.clients.iter().zip(&whole).map(plain).collect::<Vec<_>>()).unwrap();
+    }
+}
+
+/// `divfl` compares updates by length too, so what it asks for is what a client would send if it were chosen, and longer
+/// than one step.
+#[test]
+fn divfl_asks_for_a_whole_round() {
+    let policies = ["divfl", "clustered(by=2)", "age-herding"];
+    let params = StudyParams { baseline: "divfl".to_string(), ..small(&policies) };
+    let study = study(StudyParams { seeds: 1, ..params });
+    let mut crew = Crew::new(study.trainer(), 1).unwrap();
+    let mut first = |contender| unbroken(&study, run_of(contender), &mut crew).1.swap_remove(1);
+    let (asked, sent, one_step) = (first(0), first(1), first(2));
+    assert_eq!((asked.sketched.len(), sent.sketched.len()), (12, 4));
+    let of = |checkpoint: &Checkpoint, client: u32| {
+        let place = checkpoint.sketched.iter().position(|&other| other == client).unwrap();
+        checkpoint.sketches[place * PARAMETERS..][..PARAMETERS].to_vec()
+    };
+    for &client in &sent.sketched {
+        assert_eq!(of(&asked, client), of(&sent, client), "client {client}");
+    }
+    let length = |sketch: Vec<f32>| sketch.iter().map(|number| number * number).sum::<f32>();
+    let shorter = |&client: &u32| length(of(&one_step, client)) < length(of(&asked, client));
+    assert!(asked.sketched.iter().filter(|client| shorter(client)).count() > 6);
+}
+
 #[test]
 fn who_is_asked_is_counted_and_moves_a_model() {
     let policies = [

@@ -10,6 +10,7 @@ mod count;
 mod data;
 mod live;
 mod network;
+mod policies;
 mod presets;
 mod progress;
 mod report;
@@ -79,6 +80,7 @@ enum Command {
     Theory(theory::TheoryArgs),
     Simulate(Box<simulate::SimulateArgs>),
     Report(report::ReportArgs),
+    Policies(policies::PoliciesArgs),
     Presets(presets::PresetsArgs),
     Data(data::DataArgs),
     Coordinator(coordinator::CoordinatorArgs),
@@ -97,6 +99,7 @@ pub fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Data(args) => data::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Policies(args) => policies::run(&args),
         Command::Presets(args) => presets::run(&args),
         Command::Coordinator(args) => coordinator::run(args),
         Command::Client(args) => client::run(&args),

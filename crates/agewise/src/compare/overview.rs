@@ -30,8 +30,8 @@ pub struct Overview {
 const AT_THE_END: [&str; 2] = ["mean acc. %", "final acc. %"];
 
 /// The last columns.
-const OTHERS: [&str; 6] =
-    ["worst 10% %", "Var[X]", "longest wait", "moved", "s per run", "ms per choice"];
+const OTHERS: [&str; 7] =
+    ["worst 10% %", "Var[X]", "longest wait", "Jain", "moved", "s per run", "ms per choice"];
 
 impl Comparison {
     /// The table of this comparison, whose times are in its folder.
@@ -95,6 +95,7 @@ fn row(
         percent(policy.means.get("worst_tenth")),
         text(mean("var_interval").map(number)),
         text(policy.longest_wait.map(|wait| wait.to_string())),
+        text(mean("jain").map(|index| format!("{index:.2}"))),
         text(mean("bytes_moved").map(bytes)),
         text(times.map(|times| format!("{:.1}", times.seconds_per_run))),
         text(per_choice.map(|seconds| format!("{:.3}", 1000.0 * seconds))),

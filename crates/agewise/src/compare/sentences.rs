@@ -82,7 +82,8 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
         .collect();
     let nobody = |pair: &&Pair| pair.at_limit == pair.pairs && pair.effect == 0.0;
     if !with_baseline.is_empty() && with_baseline.iter().all(nobody) {
-        return format!("Nobody got there: nothing can be said about the {measure}.");
+        let nothing = format!("Nobody got there: nothing can be said about the {measure}.");
+        return nothing + &even_load(summary);
     }
     let (good, bad) = supported(&with_baseline);
     let open = with_baseline.len() - good.len() - bad.len();
@@ -90,7 +91,7 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
     let mut text = format!(
         "Measured by {measure}, against {}: {}.",
         summary.baseline,
-        found.unwrap_or("the data support no difference".to_string())
+        found.unwrap_or_else(|| no_difference(summary, &with_baseline))
     );
     if open > 0 && open < with_baseline.len() {
         let noun = if open == 1 { "policy" } else { "policies" };
@@ -104,24 +105,42 @@ pub(crate) fn verdict(summary: &StudySummary) -> String {
         let _ =
             write!(text, " In other measures they support differences: {}.", elsewhere.join("; "));
     }
-    let loads: Vec<(f64, &str)> = summary
+    text + &even_load(summary)
+}
+
+/// Why there is no difference to speak of.
+fn no_difference(summary: &StudySummary, with_baseline: &[&Pair]) -> String {
+    let alone = with_baseline.iter().filter(|pair| pair.verdict == Verdict::OnlyAlone).count();
+    let Some(pair) = with_baseline.first().filter(|_| alone > 0) else {
+        return "the data support no difference".to_string();
+    };
+    let all = summary.pairs.iter().filter(|other| other.measure == pair.measure).count();
+    format!(
+        "no difference holds when all {all} comparisons are allowed for, though {alone} would alone"
+    )
+}
+
+/// A sentence about who has the most even load. Var[X] alone would praise a policy that calls the same few clients at
+/// even intervals and all others never, so the shares of the work have to be as even as any.
+fn even_load(summary: &StudySummary) -> String {
+    let loads: Vec<(f64, f64, &str)> = summary
         .policies
         .iter()
-        .filter_map(|policy| Some((policy.means.get("var_interval")?.mean, policy.policy.as_str())))
+        .filter_map(|policy| {
+            let mean = |name: &str| Some(policy.means.get(name)?.mean);
+            Some((mean("jain")?, mean("var_interval")?, policy.policy.as_str()))
+        })
         .collect();
-    let least = loads.iter().map(|load| load.0).fold(f64::INFINITY, f64::min);
     // Within a hundredth a finite run cannot tell them apart.
-    let even = loads.iter().filter(|load| load.0 <= 1.01 * least);
-    let even: Vec<&str> = even.map(|load| load.1).collect();
-    if !even.is_empty() {
-        let _ = write!(
-            text,
-            " The most even load: {}, with Var[X] = {} rounds squared.",
-            even.join(" and "),
-            number(least)
-        );
+    let fairest = loads.iter().map(|load| load.0).fold(0.0, f64::max);
+    let fair = || loads.iter().filter(|load| load.0 >= 0.99 * fairest);
+    let least = fair().map(|load| load.1).fold(f64::INFINITY, f64::min);
+    let even: Vec<&str> = fair().filter(|load| load.1 <= 1.01 * least).map(|load| load.2).collect();
+    if even.is_empty() {
+        return String::new();
     }
-    text
+    let (names, least) = (even.join(" and "), number(least));
+    format!(" The most even load: {names}, with Var[X] = {least} rounds squared.")
 }
 
 /// The pairs with a difference that the data support: where the first is better, and where it is worse; the largest

@@ -1,6 +1,7 @@
 //! Sketches about the mean of all, each with its weight.
 
-use super::super::vectors::{Vectors, dot, inverse_length};
+use super::super::vectors::{Vectors, inverse_length};
+use super::super::wide::{add_scaled, dot};
 use crate::policy::Round;
 
 /// How many sketches are added up in floats.
@@ -36,9 +37,7 @@ impl Centred {
             let scale = (weight * inverse_length(sketch)) as f32;
             // A sketch of next to nothing says next to nothing.
             if scale.is_finite() {
-                for (sum, &number) in block.iter_mut().zip(sketch) {
-                    *sum += scale * number;
-                }
+                add_scaled(&mut block, scale, sketch);
             }
             in_block += 1;
             if in_block == BLOCK {
@@ -81,6 +80,11 @@ impl Centred {
     /// The square of the length of one.
     pub(super) fn square(&self, place: usize) -> f64 {
         self.squares[place]
+    }
+
+    /// The inner products of all pairs, row by row.
+    pub(super) fn products(&self) -> Vec<f64> {
+        self.vectors.products()
     }
 
     /// The inner product of two.

@@ -47,6 +47,10 @@ use timetable::Timetable;
 
 /// The rounds that are planned if nothing else is said: fewer where a plan of more would be large. Five do nearly as well.
 const USUAL_AHEAD: [u32; 2] = [10, 20];
+/// The most rounds of one plan: in parts of fewer than four clients there would be too little to balance with.
+const MOST_AHEAD: u32 = LARGEST_PLAN / 4;
+/// Longer than any run.
+const LARGEST_BOUND: f64 = 1e15;
 /// The most clients of one plan: the work grows with its square.
 const LARGEST_PLAN: u32 = 128;
 /// The most clients that are taken greedily from one set of candidates.
@@ -56,8 +60,8 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "age-herding",
     summary: "cohorts whose updates balance each other, from the clients whose turn it is: even load, and cohorts that represent everyone.",
     options: &[
-        ("ahead", "rounds that are planned together, 1 to 128 (n/m, at most 20, or 10 of large cohorts)"),
-        ("punctual", "what being d rounds early or late costs in a plan: punctual * d^2 (0.1)"),
+        ("ahead", "rounds that are planned together, 1 to 32 (n/m, at most 20, or 10 of large cohorts)"),
+        ("punctual", "with ahead=2 or more: what being d rounds early or late costs in a plan: punctual * d^2 (0.1)"),
         ("slack", "with ahead=1: candidates are the slack * m oldest clients, 1 or more (2)"),
         ("bound", "the most rounds that anybody waits, at least n/m (1.5 n/m)"),
         ("probe", "1: clients without a sketch are asked for one before the first round (1)"),
@@ -88,12 +92,19 @@ impl AgeHerding {
         let usual_ahead = (interval as u32).clamp(1, affordable);
         let least = interval.ceil();
         let bound = spec.number("bound")?.unwrap_or((1.5 * interval).ceil());
-        if !(least..=1e15).contains(&bound) || bound.fract() != 0.0 {
-            return Err(spec.wrong("bound", bound, &format!("a whole number of at least {least}")));
+        if !(least..=LARGEST_BOUND).contains(&bound) || bound.fract() != 0.0 {
+            let expected = format!("a whole number from {least}, which is n/m, to {LARGEST_BOUND:e}");
+            return Err(spec.wrong("bound", bound, &expected));
+        }
+        let ahead = whole_option(spec, "ahead", 1, MOST_AHEAD)?.unwrap_or(usual_ahead);
+        let (unused, when) = if ahead == 1 { ("punctual", "ahead=2 or more") } else { ("slack", "ahead=1") };
+        if let Some(number) = spec.number(unused)? {
+            return Err(spec.wrong(unused, number, &format!("nothing, as it counts with {when} only")));
         }
         let switch = |option: &str, usual| Ok(whole_option(spec, option, 0, 1)?.unwrap_or(usual) == 1);
         Ok(Self {
-            ahead: whole_option(spec, "ahead", 1, LARGEST_PLAN)?.unwrap_or(usual_ahead) as usize,
+            // There is nothing to plan beyond everybody's turn.
+            ahead: f64::from(ahead).min(least) as usize,
             punctual: number_option(spec, "punctual", 0.1, 0.0, 1e6)?,
             slack: number_option(spec, "slack", 2.0, 1.0, 1e9)?,
             bound: bound as u64,

@@ -6,26 +6,38 @@
 //! rounds. The plan begins with the clients in order of age. Then two clients change places as long as that makes it
 //! cheaper, which ends in a plan that no exchange of two makes better.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a loop gets wide instructions only inside the function that enables them"
+)]
+
+use super::super::wide::{self, Work};
 use super::centred::Centred;
 
 /// How often everyone looks for a better place; few plans need more than five.
 const SWEEPS: usize = 10;
 /// An exchange has to gain more than rounding could.
 const LEAST_GAIN: f64 = 1e-7;
+/// How many costs are compared side by side.
+const LANES: usize = 8;
 
 /// A plan.
 #[derive(Debug)]
 pub(super) struct Timetable {
     /// The round of each client.
     groups: Vec<usize>,
-    rounds: usize,
     /// Inner products of all pairs.
     products: Vec<f64>,
     /// For each round the product of its sum with each client.
     with_sums: Vec<f64>,
     /// The product of each client with the sum of its own round.
     with_own: Vec<f64>,
+    /// The square of each.
+    squares: Vec<f64>,
     until_due: Vec<f64>,
+    /// For the exchanges of one client: what each round and what each other client would cost.
+    by_round: Vec<f64>,
+    costs: Vec<f64>,
     /// The first so many stay where they are.
     fixed: usize,
     punctual: f64,
@@ -45,13 +57,9 @@ impl Timetable {
             (0..count).map(|place| centred.square(place)).filter(|&square| square > 0.0).collect();
         let mean_square = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
         let scale = if mean_square > 0.0 { 1.0 / mean_square } else { 0.0 };
-        let mut products = vec![0.0; count * count];
-        for one in 0..count {
-            for other in 0..=one {
-                let product = scale * centred.product(one, other);
-                products[one * count + other] = product;
-                products[other * count + one] = product;
-            }
+        let mut products = centred.products();
+        for product in &mut products {
+            *product *= scale;
         }
         let rounds = groups.iter().max().map_or(0, |last| last + 1);
         let mut with_sums = vec![0.0; rounds * count];
@@ -59,13 +67,23 @@ impl Timetable {
             let sums = &mut with_sums[round * count..][..count];
             sums.iter_mut().zip(row).for_each(|(sum, product)| *sum += product);
         }
-        let with_own = vec![0.0; count];
-        let mut plan =
-            Self { groups, rounds, products, with_sums, with_own, until_due, fixed, punctual };
+        let mut plan = Self {
+            groups,
+            squares: products.iter().step_by(count + 1).copied().collect(),
+            products,
+            with_sums,
+            with_own: vec![0.0; count],
+            until_due,
+            by_round: vec![0.0; rounds],
+            costs: vec![0.0; count],
+            fixed,
+            punctual,
+        };
         plan.note_own();
         plan
     }
 
+    #[inline(always)]
     fn note_own(&mut self) {
         let count = self.groups.len();
         for (client, (own, &round)) in self.with_own.iter_mut().zip(&self.groups).enumerate() {
@@ -75,18 +93,26 @@ impl Timetable {
 
     /// Exchanges clients until none of that makes the plan cheaper.
     pub(super) fn settle(&mut self) {
-        for _ in 0..SWEEPS {
-            let mut changed = false;
-            for one in self.fixed..self.groups.len() {
-                if let Some(other) = self.best_exchange(one) {
-                    self.exchange(one, other);
-                    changed = true;
+        struct Settle<'a>(&'a mut Timetable);
+        impl Work for Settle<'_> {
+            type Output = ();
+            #[inline(always)]
+            fn run(self) {
+                for _ in 0..SWEEPS {
+                    let mut changed = false;
+                    for one in self.0.fixed..self.0.groups.len() {
+                        if let Some(other) = self.0.best_exchange(one) {
+                            self.0.exchange(one, other);
+                            changed = true;
+                        }
+                    }
+                    if !changed {
+                        break;
+                    }
                 }
             }
-            if !changed {
-                break;
-            }
         }
+        wide::run(Settle(self));
     }
 
     /// The round of each client.
@@ -99,39 +125,69 @@ impl Timetable {
     /// If a and b, of rounds with the sums S and R, change places, the cost of the plan grows by
     /// |S - a + b|^2 + |R - b + a|^2 - |S|^2 - |R|^2, which is 2 (aR + bS - aS - bR) + 2 |a - b|^2, and by `punctual`
     /// times 2 (r - s) (d_b - d_a), if they are due in d_a and d_b rounds.
-    fn best_exchange(&self, one: usize) -> Option<usize> {
-        let count = self.groups.len();
+    #[inline(always)]
+    fn best_exchange(&mut self, one: usize) -> Option<usize> {
+        let (count, fixed) = (self.groups.len(), self.fixed);
         let here = self.groups[one];
         let products = &self.products[one * count..][..count];
-        let with_here = &self.with_sums[here * count..][..count];
-        // What depends on the other's round only, once for each round.
-        let with_round: Vec<f64> = (0..self.rounds)
-            .map(|round| self.with_sums[round * count + one] - self.with_own[one] + products[one])
-            .collect();
-        let mut best = (-LEAST_GAIN, None);
-        for other in self.fixed..count {
-            let there = self.groups[other];
-            let square = self.products[other * count + other];
-            let moved = with_round[there] + with_here[other] - self.with_own[other] + square;
-            let shift = there as f64 - here as f64;
-            let lateness = shift * (self.until_due[other] - self.until_due[one]);
-            let cost = 2.0 * (moved - 2.0 * products[other] + self.punctual * lateness);
-            if cost < best.0 && there != here {
-                best = (cost, Some(other));
-            }
+        // What depends on the other's round only. Whoever is in the same one has nothing to offer.
+        for (round, cost) in self.by_round.iter_mut().enumerate() {
+            *cost = self.with_sums[round * count + one] - self.with_own[one] + products[one];
         }
-        best.1
+        self.by_round[here] = f64::INFINITY;
+        let others = count - fixed;
+        let groups = &self.groups[fixed..][..others];
+        let costs = &mut self.costs[fixed..][..others];
+        for (cost, &there) in costs.iter_mut().zip(groups) {
+            *cost = self.by_round[there];
+        }
+        let products = &products[fixed..][..others];
+        let with_here = &self.with_sums[here * count + fixed..][..others];
+        let with_own = &self.with_own[fixed..][..others];
+        let squares = &self.squares[fixed..][..others];
+        let until_due = &self.until_due[fixed..][..others];
+        let due = self.until_due[one];
+        for other in 0..others {
+            let moved = costs[other] + with_here[other] - with_own[other] + squares[other];
+            // 32 bits, because not every machine converts more of them side by side.
+            let shift = f64::from(groups[other] as i32 - here as i32);
+            let lateness = shift * (until_due[other] - due);
+            costs[other] = 2.0 * (moved - 2.0 * products[other] + self.punctual * lateness);
+        }
+        let least = least(costs);
+        if least < -LEAST_GAIN {
+            costs.iter().position(|&cost| cost == least).map(|other| fixed + other)
+        } else {
+            None
+        }
     }
 
+    #[inline(always)]
     fn exchange(&mut self, one: usize, other: usize) {
         let (here, there) = (self.groups[one], self.groups[other]);
         let count = self.groups.len();
+        let (own, others) = (one * count, other * count);
+        let (from, to) = (here * count, there * count);
         for client in 0..count {
-            let change = self.products[other * count + client] - self.products[one * count + client];
-            self.with_sums[here * count + client] += change;
-            self.with_sums[there * count + client] -= change;
+            let change = self.products[others + client] - self.products[own + client];
+            self.with_sums[from + client] += change;
+            self.with_sums[to + client] -= change;
         }
         self.groups.swap(one, other);
         self.note_own();
     }
+}
+
+/// The least of some numbers.
+#[inline(always)]
+fn least(numbers: &[f64]) -> f64 {
+    let mut lanes = [f64::INFINITY; LANES];
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    let smaller = |one: f64, other: f64| if one < other { one } else { other };
+    for chunk in chunks {
+        for lane in 0..LANES {
+            lanes[lane] = smaller(chunk[lane], lanes[lane]);
+        }
+    }
+    lanes.iter().chain(rest).fold(f64::INFINITY, |least, &number| smaller(number, least))
 }

@@ -1,7 +1,8 @@
 //! Groups of clients with similar sketches, none of which holds more than one distribution can take.
 
 use super::super::sampling::{alike, streams::ALIKE};
-use super::super::vectors::{Vectors, squared_distance};
+use super::super::vectors::Vectors;
+use super::super::wide::squared_distance;
 use super::super::ward::ward;
 use super::allocation::Part;
 use crate::policy::Round;

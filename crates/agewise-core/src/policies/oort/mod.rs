@@ -7,29 +7,32 @@
 //! t_i longer than the preferred duration T counts (T / t_i)^alpha of that. Of the (1 - epsilon) m to exploit, the last has
 //! some utility; all with at least 95% of it are admitted, and the places are drawn among them by utility. The other
 //! epsilon m places are for clients that were never tried; epsilon is 0.9 at first, 0.98 times that in the next round,
-//! and so on down to 0.2. The pacer: whenever the summed utility of the last 20 rounds is below that of the 20 before,
-//! T grows by delta.
+//! and so on down to 0.2. The pacer: every 20 rounds, if their summed utility is below that of the 20 before, T grows by
+//! delta.
 //!
 //! What the paper leaves open, and what is ours:
-//! - The scale. The bonus of up to about 1 is nothing beside 600 samples times their loss; utilities are divided
-//!   by the one at which they are clipped, so they go up to 1. Nothing else depends on it.
+//! - The scale. The bonus of up to about 1 is nothing beside 600 samples times their loss. Utilities are
+//!   brought to the range from 0, just below the lowest, to 1, where they are clipped. (In the authors' program 1 is the
+//!   highest before clipping, which one outlier can make as large as it likes.)
 //! - T starts at delta, as in Algorithm 1, and delta is a time in seconds that somebody has to know. If not given it is the
 //!   median duration of the first round that reports any; without durations nobody is slow.
-//! - The pacer looks in every round, as Algorithm 1 is written (and not once in 20 rounds).
+//! - The authors' pacer also lets T fall, and takes nearly equal utilities for a fall; Algorithm 1 does neither.
 //! - New clients are explored by speed; nobody knows the speed of who never took part, so they are drawn uniformly.
 //!   Who has reported no loss was never tried.
 //! - Fractions of a place are rounded at random with the right mean. Places that cannot be filled from one
 //!   side are filled from the other.
-//! - Of the rules against outliers only the clipping is here: Algorithm 1 excludes nobody for having been chosen often.
+//! - Of the rules against outliers only the clipping is here. Who was chosen often is not excluded, which the authors'
+//!   program can do if it is told to.
+//! - Weights are by data size; the authors' program weighs all alike.
 //!
-//! The pacer is the memory of this policy: T, delta and the summed utilities of the last 40 rounds.
+//! The pacer is the memory of this policy: T, delta and the summed utilities of the last 20 to 39 rounds.
 
 mod pacer;
 
 use super::sampling::{
-    alike as uniformly, cohort, memoryless_ages, number_option, round_at_random,
+    alike as uniformly, cohort, number_option, round_at_random,
     streams::{ALIKE, BY_WEIGHT, ROUNDING},
-    successive,
+    successive, unknown_ages,
 };
 use crate::error::Result;
 use crate::policy::{Pick, Policy, PolicyEntry, Report, Round, alike};
@@ -44,6 +47,8 @@ const DECAY: f64 = 0.98;
 const LEAST_EXPLORATION: f64 = 0.2;
 /// The quantile at which utilities are clipped.
 const CLIP: f64 = 0.95;
+/// Where the scale of utilities begins, as a part of the lowest, which is worth a little then.
+const JUST_BELOW: f64 = 0.999;
 /// c: the part of the last exploited utility with which a client is still admitted.
 const CUT_OFF: f64 = 0.95;
 /// Of the bonus for clients that were overlooked for long.
@@ -100,9 +105,11 @@ impl Oort {
     /// The utilities of tried clients, whose statistical ones these are.
     fn utilities(&self, round: &Round<'_>, tried: &[(u32, f64)]) -> Vec<(u32, f64)> {
         let clip = quantile(tried, CLIP);
+        let lowest = tried.iter().map(|(_, value)| JUST_BELOW * value).fold(f64::INFINITY, f64::min);
+        let range = clip - lowest;
         let now = (round.number() + 1) as f64;
         let utility = |&(client, statistical): &(u32, f64)| {
-            let scaled = if clip > 0.0 { statistical.min(clip) / clip } else { 0.0 };
+            let scaled = if range > 0.0 { (statistical.min(clip) - lowest) / range } else { 0.0 };
             let last = round.number().saturating_sub(round.ages().of(client)).max(1) as f64;
             let utility = scaled + (STALENESS * now.ln() / last).sqrt();
             let duration = round.reports().duration(client).map_or(0.0, f64::from);
@@ -161,8 +168,8 @@ impl Policy for Oort {
         alike(round, clients)
     }
 
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
-        memoryless_ages(setting, seed)
+    fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+        unknown_ages(setting)
     }
 
     fn wants_squares(&self) -> bool {
@@ -216,13 +223,13 @@ mod tests {
             scene.reports.record(&Report { loss, duration, root_mean_square, ..plain });
         }
         // |B| times the root mean square, or the loss where there is none: 5, 6 and 4 eighths; the highest is the
-        // quantile of so few.
+        // quantile of so few, and the lowest of them nearly 0 of the scale.
         let tried = [(0, 5.0 / 8.0), (1, 6.0 / 8.0), (2, 4.0 / 8.0)];
         let bonus = |last: f64| (0.1 * f64::ln(100.0) / last).sqrt();
         let expected = [
-            5.0 / 6.0 + bonus(99.0),
+            (5.0 - 3.996) / (6.0 - 3.996) + bonus(99.0),
             (1.0 + bonus(90.0)) * (4.0f64 / 8.0).powi(2),
-            4.0 / 6.0 + bonus(1.0),
+            (4.0 - 3.996) / (6.0 - 3.996) + bonus(1.0),
         ];
         let found = oort(2.0, 4.0).utilities(&scene.round(1), &tried);
         for ((_, found), expected) in found.iter().zip(expected) {
@@ -301,7 +308,7 @@ mod tests {
     fn a_hostile_memory_is_refused() {
         let mut oort = oort(2.0, 1.0);
         let before = oort.memory();
-        let long = [1.0; 3 + 2 * WINDOW];
+        let long = [1.0; 2 + 2 * WINDOW];
         let bad: [&[f64]; 6] = [
             &[1.0],
             &[1.0, f64::NAN],

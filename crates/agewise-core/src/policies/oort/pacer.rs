@@ -1,7 +1,6 @@
 //! The pacer: how long a round may take before slow clients are punished, and what makes that grow.
 
 use crate::error::{Error, Result};
-use std::collections::VecDeque;
 
 /// W: the rounds whose utilities are added up.
 pub(super) const WINDOW: usize = 20;
@@ -12,13 +11,13 @@ pub(super) struct Pacer {
     /// T; 0 while no duration is known.
     preferred: f64,
     delta: f64,
-    /// Of the last rounds, at most two windows, the last one at the end.
-    utilities: VecDeque<f64>,
+    /// Of the last whole window and of the one that has begun, in order.
+    utilities: Vec<f64>,
 }
 
 impl Pacer {
     pub(super) fn new(delta: f64) -> Self {
-        Self { preferred: delta, delta, utilities: VecDeque::new() }
+        Self { preferred: delta, delta, utilities: Vec::new() }
     }
 
     /// What a duration leaves of a utility.
@@ -42,13 +41,14 @@ impl Pacer {
 
     /// Ends a round with this sum of utilities.
     pub(super) fn step(&mut self, utility: f64) {
-        self.utilities.push_back(utility);
-        if self.utilities.len() > 2 * WINDOW {
-            self.utilities.pop_front();
-        }
-        let sum = |range: std::ops::Range<usize>| self.utilities.range(range).sum::<f64>();
-        if self.utilities.len() == 2 * WINDOW && sum(0..WINDOW) > sum(WINDOW..2 * WINDOW) {
-            self.preferred += self.delta;
+        self.utilities.push(utility);
+        if let Some((before, last)) = self.utilities.split_at_checked(WINDOW)
+            && last.len() == WINDOW
+        {
+            if before.iter().sum::<f64>() > last.iter().sum() {
+                self.preferred += self.delta;
+            }
+            self.utilities.drain(..WINDOW);
         }
     }
 
@@ -64,8 +64,8 @@ impl Pacer {
             }
             return Err(Error::new("memory", "1 number", "2 or more of oort's pacer"));
         };
-        if utilities.len() > 2 * WINDOW {
-            let expected = format!("at most {} of oort's pacer", 2 + 2 * WINDOW);
+        if utilities.len() >= 2 * WINDOW {
+            let expected = format!("at most {} of oort's pacer", 1 + 2 * WINDOW);
             return Err(Error::new("memory", format!("{} numbers", memory.len()), expected));
         }
         for (index, &number) in memory.iter().enumerate() {
@@ -78,7 +78,7 @@ impl Pacer {
             let expected = format!("at least the pacer's step, {delta}");
             return Err(Error::new("memory[0]", preferred, expected));
         }
-        Ok(Self { preferred, delta, utilities: utilities.iter().copied().collect() })
+        Ok(Self { preferred, delta, utilities: utilities.to_vec() })
     }
 }
 
@@ -99,14 +99,16 @@ mod tests {
             pacer.step(2.0);
         }
         assert_eq!(pacer.preferred, 3.0, "equal is not below");
-        pacer.step(1.0);
-        pacer.step(1.0);
-        assert_eq!(pacer.preferred, 9.0);
-        assert_eq!(pacer.utilities.len(), 2 * WINDOW);
+        for round in 0..WINDOW {
+            assert_eq!(pacer.preferred, 3.0, "after {round} rounds of a window");
+            pacer.step(1.0);
+        }
+        assert_eq!(pacer.preferred, 6.0, "once for a window and not once for a round");
+        assert_eq!(pacer.utilities.len(), WINDOW);
         for _ in 0..2 * WINDOW {
             pacer.step(5.0);
         }
-        assert_eq!(pacer.preferred, 9.0, "utility went up");
+        assert_eq!(pacer.preferred, 6.0, "utility went up");
     }
 
     #[test]
