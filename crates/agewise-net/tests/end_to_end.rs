@@ -87,7 +87,7 @@ async fn policies_that_look_at_updates_give_the_model_of_the_simulator() {
         "age-herding(probe=0, ahead=1)",
         "clustered(by=2)",
         "divfl(probe=0)",
-        "active",
+        "active(whole=0)",
     ];
     for policy in policies {
         deployed_like_simulated(policy, 20, 5, 9, 60.0).await;

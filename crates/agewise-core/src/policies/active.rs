@@ -4,7 +4,8 @@
 //! A client's valuation is the sum of the losses of all its samples over the root of their number, which is
 //! sqrt(n_k) times their mean; it stays as it is until the client trains again. Reports should bring the mean loss of all
 //! samples under the model that was sent out (that of the batches met while training, or of the last one, is something
-//! else, and lower). Before the first round everyone is asked for it. In a round
+//! else, and lower). Before the first round everyone is asked for it. (`whole=0`: what is met while training has to do, as
+//! in a deployment, and nobody is asked.) In a round
 //! the alpha1 n smallest valuations become minus infinity; (1 - alpha3) m clients are drawn without replacement
 //! with probability proportional to exp(alpha2 v_k); alpha3 m are drawn uniformly from the others.
 //!
@@ -19,7 +20,7 @@
 use super::sampling::{
     alike as uniformly, cohort, number_option, round_at_random,
     streams::{ALIKE, BY_WEIGHT, ROUNDING},
-    successive, unknown_ages,
+    successive, unknown_ages, whole_option,
 };
 use crate::policy::{Pick, Policy, PolicyEntry, Round, alike};
 use crate::random::{Seed, Stream};
@@ -36,6 +37,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         ("alpha1", "the share of clients with the lowest valuations that are left out; 0.75"),
         ("alpha2", "how steeply the chance of a client grows with its valuation; 0.01"),
         ("alpha3", "the share of the cohort that is drawn uniformly; 0.1"),
+        ("whole", "1: losses of all samples, and a question before the first round; 0: of batches; 1"),
     ],
     needs_options: false,
     weighting: Weighting::DataSize,
@@ -44,6 +46,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
             left_out: number_option(spec, "alpha1", 0.75, 0.0, 1.0)?,
             steepness: number_option(spec, "alpha2", 0.01, 0.0, LARGEST_ALPHA2)?,
             uniform: number_option(spec, "alpha3", 0.1, 0.0, 1.0)?,
+            whole: whole_option(spec, "whole", 0, 1)?.unwrap_or(1) == 1,
         }))
     },
 };
@@ -56,6 +59,8 @@ struct Active {
     steepness: f64,
     /// alpha3.
     uniform: f64,
+    /// Whether losses should be of all samples under the model that was sent out.
+    whole: bool,
 }
 
 impl Active {
@@ -108,14 +113,18 @@ impl Policy for Active {
         alike(round, clients)
     }
 
-    fn wants_whole_losses(&self) -> bool {
+    fn learns_from_training(&self) -> bool {
         true
+    }
+
+    fn wants_whole_losses(&self) -> bool {
+        self.whole
     }
 
     fn asks(&self, round: &Round<'_>) -> Vec<u32> {
         let unknown = |client: &u32| round.reports().loss(*client).is_none();
-        let at_the_start = round.number() == 0;
-        round.available().filter(|client| at_the_start && unknown(client)).collect()
+        let asks = self.whole && round.number() == 0;
+        round.available().filter(|client| asks && unknown(client)).collect()
     }
 
     fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {

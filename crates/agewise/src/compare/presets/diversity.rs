@@ -68,7 +68,7 @@ const SETTINGS: [Setting; 4] = [
         targets: [0.85, 0.88, 0.91],
         usual_rounds: 60,
         rounds: 250,
-        seed: 1_000,
+        seed: 300,
     },
     Setting {
         name: "mnist-dirichlet03",
@@ -81,7 +81,7 @@ const SETTINGS: [Setting; 4] = [
         targets: [0.9, 0.92, 0.93],
         usual_rounds: 61,
         rounds: 250,
-        seed: 1_000,
+        seed: 300,
     },
     Setting {
         name: "cifar10-dirichlet03",
