@@ -223,7 +223,10 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
             &["punctual", "ahead=2 or more"],
         ),
         (&["--policy", "random,age-herding(ahead=64)"], &["ahead", "64", "from 1 to 32"]),
-        (&["--policy", "random,age-herding(bound=6)"], &["bound", "from 7, which is n/m, to 1e15"]),
+        (
+            &["--policy", "random,age-herding(bound=6)"],
+            &["bound", "from 7 (n/m rounded up) to 1e15"],
+        ),
         (&["inner.toml"], &["server: beta = 3", "expected one of rule"]),
         (&["--bound", "--learning-rate", "5"], &["--learning-rate"]),
         (&["typo.toml"], &["polices", "did you mean policies?"]),

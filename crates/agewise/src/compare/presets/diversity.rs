@@ -9,7 +9,7 @@ use super::Preset;
 use crate::sim::study::StudyParams;
 
 /// The policies of these studies: random, the paper's, the field's, ours.
-const POLICIES: [&str; 15] = [
+const POLICIES: [&str; 16] = [
     "random",
     "probabilistic",
     "markov-linear",
@@ -21,6 +21,7 @@ const POLICIES: [&str; 15] = [
     "clustered(by=1)",
     "clustered(by=2)",
     "divfl",
+    "divfl(sample=10)",
     "oort",
     "age-herding",
     "age-herding(ahead=1)",
