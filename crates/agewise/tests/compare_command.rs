@@ -225,7 +225,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
         (&["--policy", "random,age-herding(ahead=64)"], &["ahead", "64", "from 1 to 32"]),
         (
             &["--policy", "random,age-herding(bound=6)"],
-            &["bound", "from 7 (n/m rounded up) to 1e15"],
+            &["bound", "at least 7 (n/m rounded up) and at most 1e15"],
         ),
         (&["inner.toml"], &["server: beta = 3", "expected one of rule"]),
         (&["--bound", "--learning-rate", "5"], &["--learning-rate"]),

@@ -147,7 +147,7 @@ fn bad_configurations_are_refused() {
         (
             "\"oldest-first\"",
             "\"age-herding(bound=1)\"",
-            vec!["round.age-herding(bound)", "1", "from 2 "],
+            vec!["round.age-herding(bound)", "1", "at least 2"],
         ),
         ("\"oldest-first\"", "\"oort(delta=0)\"", vec!["round.oort(delta)", "0"]),
         (

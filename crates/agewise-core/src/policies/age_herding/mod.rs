@@ -93,7 +93,7 @@ impl AgeHerding {
         let least = interval.ceil();
         let bound = spec.number("bound")?.unwrap_or((1.5 * interval).ceil());
         if !(least..=LARGEST_BOUND).contains(&bound) || bound.fract() != 0.0 {
-            let expected = format!("a whole number from {least} (n/m rounded up) to {LARGEST_BOUND:e}");
+            let expected = format!("a whole number of at least {least} (n/m rounded up) and at most {LARGEST_BOUND:e}");
             return Err(spec.wrong("bound", bound, &expected));
         }
         let ahead = whole_option(spec, "ahead", 1, MOST_AHEAD)?.unwrap_or(usual_ahead);
