@@ -16,7 +16,7 @@
 //!   highest before clipping, which one outlier can make as large as it likes.)
 //! - T starts at delta, as in Algorithm 1, and delta is a time in seconds that somebody has to know. If not given it is the
 //!   median duration of the first round that reports any; without durations nobody is slow.
-//! - The authors' pacer also lets T fall, and takes nearly equal utilities for a fall; Algorithm 1 does neither.
+//! - The pacer of the authors' program also lets T fall, and takes nearly equal utilities for a fall; ours does neither.
 //! - New clients are explored by speed; nobody knows the speed of who never took part, so they are drawn uniformly.
 //!   Who has reported no loss was never tried.
 //! - Fractions of a place are rounded at random with the right mean. Places that cannot be filled from one
