@@ -20,7 +20,7 @@ pub struct RoundLog {
     /// The root of the mean square of the losses of each one's samples, where the policy looks at it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root_mean_squares: Vec<Option<f32>>,
-    /// Clients that were sent the model to answer a question of the policy before it chose.
+    /// Clients that were sent the model to answer a question of the policy, and not chosen then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asked: u32,
     /// What clients said about their loss when they were asked before the first round.

@@ -228,7 +228,8 @@ impl Study {
         self.dataset.test.class_counts()
     }
 
-    /// Bytes that so many selections and questions move: the model to the client, and back where it was trained.
+    /// Bytes that selections, and questions to clients that are not chosen, move: the model to the client, and back where
+    /// it was trained.
     pub fn bytes_moved(&self, selections: u64, asked: u64) -> u64 {
         (2 * selections + asked) * 4 * self.trainer.parameters() as u64
     }

@@ -12,6 +12,7 @@ use agewise_learn::sketch::Sketcher;
 use agewise_learn::train::{
     Crew, LocalTask, LocalTraining, LocalTrainingParams, LocalWork, Samples,
 };
+use std::collections::BTreeSet;
 
 /// Everyone who can answer, and the model that they are asked about.
 pub(super) struct Questions<'a> {
@@ -21,21 +22,24 @@ pub(super) struct Questions<'a> {
 }
 
 impl Questions<'_> {
-    /// Answers what the policy asks in this round. Returns how many clients were sent the model for it.
-    pub(super) fn answer(&self, selection: &mut Selection<'_>, crew: &mut Crew) -> Result<u32> {
+    /// Answers what the policy asks in this round. Returns who was sent the model for it.
+    pub(super) fn answer(
+        &self,
+        selection: &mut Selection<'_>,
+        crew: &mut Crew,
+    ) -> Result<BTreeSet<u32>> {
         let Selection { selector, sketcher, .. } = selection;
-        let by_losses = self.answer_losses(selector, crew)?;
-        let by_sketches = match sketcher {
-            Some(sketcher) => self.answer_sketches(selector, sketcher, crew)?,
-            None => 0,
-        };
-        Ok((by_losses + by_sketches) as u32)
+        let mut asked: BTreeSet<u32> = self.answer_losses(selector, crew)?.into_iter().collect();
+        if let Some(sketcher) = sketcher {
+            asked.extend(self.answer_sketches(selector, sketcher, crew)?);
+        }
+        Ok(asked)
     }
 
-    fn answer_losses(&self, selector: &mut Selector, crew: &mut Crew) -> Result<usize> {
+    fn answer_losses(&self, selector: &mut Selector, crew: &mut Crew) -> Result<Vec<u32>> {
         let clients = selector.asks(Availability::Everyone)?;
         if clients.is_empty() {
-            return Ok(0);
+            return Ok(clients);
         }
         let losses = self.losses(&clients, crew)?;
         let said = clients
@@ -43,7 +47,7 @@ impl Questions<'_> {
             .zip(losses)
             .map(|(&client, loss)| Report { loss: Some(loss), ..Report::plain(client) });
         selector.note(&said.collect::<Vec<_>>())?;
-        Ok(clients.len())
+        Ok(clients)
     }
 
     /// The mean loss of all samples of each client.
@@ -71,10 +75,10 @@ impl Questions<'_> {
         selector: &mut Selector,
         sketcher: &Sketcher,
         crew: &mut Crew,
-    ) -> Result<usize> {
+    ) -> Result<Vec<u32>> {
         let clients = selector.asks_sketches(Availability::Everyone)?;
         if clients.is_empty() {
-            return Ok(0);
+            return Ok(clients);
         }
         let training = self.probing(selector)?;
         let round = selector.round();
@@ -99,6 +103,6 @@ impl Questions<'_> {
             .zip(&sketches)
             .map(|(&client, sketch)| Report { sketch: sketch.as_deref(), ..Report::plain(client) });
         selector.note(&said.collect::<Vec<_>>())?;
-        Ok(clients.len())
+        Ok(clients)
     }
 }

@@ -236,6 +236,8 @@ impl<'a> TrainingRun<'a> {
         let begin = Instant::now();
         let cohort = self.selection.selector.select(Availability::Everyone)?;
         self.choosing = begin.elapsed();
+        // Who was asked and is chosen has the model of this round already.
+        let only_asked = asked.iter().filter(|client| !cohort.clients.contains(client)).count();
         let wants_whole = self.selection.selector.policy().wants_whole_losses();
         let whole_losses =
             if wants_whole { questions.losses(&cohort.clients, crew)? } else { Vec::new() };
@@ -283,7 +285,7 @@ impl<'a> TrainingRun<'a> {
             losses,
             whole_losses,
             root_mean_squares,
-            asked,
+            asked: only_asked as u32,
             first_losses,
             first_ages,
             forced: cohort.forced,

@@ -105,7 +105,7 @@ fn active_hears_of_all_images_and_not_of_batches() {
         run.play_round(&mut crew).unwrap();
         let log = run.logs().last().unwrap();
         if log.round == 0 {
-            assert_eq!((&log.first_losses, log.asked), (&losses, 12));
+            assert_eq!((&log.first_losses, log.asked), (&losses, 8));
             let said =
                 losses.iter().map(|&(c, loss)| Report { loss: Some(loss), ..Report::plain(c) });
             selector.note(&said.collect::<Vec<_>>()).unwrap();
@@ -159,10 +159,11 @@ fn who_is_asked_is_counted_and_moves_a_model() {
     for record in &records {
         let asked: Vec<u32> = record.logs.iter().map(|log| log.asked).collect();
         let expected = match record.id.contender {
-            1 => [8; 7],
-            2 => [12; 7],
+            // Of the candidates 4 are chosen and need no second copy.
+            1 => [4; 7],
+            2 => [8; 7],
             // Everyone is asked for a sketch before the first round, and nobody later.
-            3 => [12, 0, 0, 0, 0, 0, 0],
+            3 => [8, 0, 0, 0, 0, 0, 0],
             _ => [0; 7],
         };
         assert_eq!(asked, expected, "{}", policies[record.id.contender]);
