@@ -131,7 +131,7 @@ def compare(
 ) -> Comparison:
     """Trains with several policies side by side, and says what differs: ``agewise compare``.
 
-    Without parameters: five policies, 12 seeds, the digits inside the package, about two minutes. ``params`` are those of its
+    Without parameters: six policies, 12 seeds, the digits inside the package, about two minutes. ``params`` are those of its
     configuration files (docs/compare.md), for example ``policies``, ``seeds``, ``data``, ``partition``, ``model``,
     ``local_work``, ``rounds``, ``targets``; those of a ``preset`` are taken over where they are not given. The run is kept in
     ``out`` (a new folder below ``runs`` if not given), byte for byte as the command would.

@@ -1,4 +1,5 @@
-//! Which look a policy has in figures: the same one everywhere.
+//! Which look a policy has in figures: the same one everywhere, unless two of a figure would have the same colour while
+//! others are free.
 
 use crate::core::{POLICIES, PolicySpec};
 
@@ -27,21 +28,28 @@ fn place(name: &str) -> usize {
     plain.chain(others).position(|entry| entry.name == name).unwrap_or(0)
 }
 
-/// The slot of each policy: by its place; for a further variant one whose colour is free, as long as there is any.
+/// The slot of each policy: by its place. A further variant, and a policy whose colour an earlier one has, gets one whose
+/// colour is free, as long as there is any.
 pub(crate) fn slots(policies: &[&PolicySpec]) -> Vec<usize> {
     let is_variant =
         |index: usize| policies[..index].iter().any(|other| other.name() == policies[index].name());
-    let first = |index: usize| (!is_variant(index)).then(|| slot(place(policies[index].name())));
-    let mut slots: Vec<Option<usize>> = (0..policies.len()).map(first).collect();
+    let own = |index: usize| (!is_variant(index)).then(|| slot(place(policies[index].name())));
+    let is_new = |slots: &[Option<usize>], slot: usize| {
+        slots.iter().flatten().all(|other| other % COLORS != slot % COLORS)
+    };
+    let mut slots = vec![None; policies.len()];
+    for index in 0..policies.len() {
+        slots[index] = own(index).filter(|&slot| is_new(&slots, slot));
+    }
     for index in 0..policies.len() {
         if slots[index].is_some() {
             continue;
         }
         let taken: Vec<usize> = slots.iter().flatten().copied().collect();
         let free = || (POLICIES.len()..).map(slot).filter(|slot| !taken.contains(slot));
-        let fresh = |slot: &usize| taken.iter().all(|other| other % COLORS != slot % COLORS);
         // Behind the policies' own slots all colours come round once more.
-        slots[index] = free().take(2 * COLORS).find(fresh).or_else(|| free().next());
+        let fresh = free().take(2 * COLORS).find(|&slot| is_new(&slots, slot));
+        slots[index] = fresh.or_else(|| own(index)).or_else(|| free().next());
     }
     slots.into_iter().flatten().collect()
 }
@@ -51,17 +59,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policies_of_the_default_simulation_differ_in_colour() {
-        let specs: Vec<PolicySpec> = agewise_sim::SimulationParams::default()
-            .policies
-            .iter()
-            .map(|text| text.parse().unwrap())
-            .collect();
-        let slots = slots(&specs.iter().collect::<Vec<_>>());
-        let mut colors: Vec<usize> = slots.iter().map(|slot| slot % COLORS).collect();
-        colors.sort_unstable();
-        colors.dedup();
-        assert_eq!(colors.len(), specs.len());
+    fn the_policies_of_default_runs_differ_in_colour() {
+        let simulated = agewise_sim::SimulationParams::default().policies;
+        for policies in [simulated, agewise_sim::study::StudyParams::default().policies] {
+            let specs: Vec<PolicySpec> =
+                policies.iter().map(|text| text.parse().unwrap()).collect();
+            let slots = slots(&specs.iter().collect::<Vec<_>>());
+            let mut colors: Vec<usize> = slots.iter().map(|slot| slot % COLORS).collect();
+            colors.sort_unstable();
+            colors.dedup();
+            assert_eq!(colors.len(), specs.len());
+        }
     }
 
     #[test]

@@ -85,8 +85,14 @@ pub struct StudyParams {
 impl Default for StudyParams {
     /// Two minutes on the embedded digits.
     fn default() -> Self {
-        let policies =
-            ["random", "probabilistic", "markov-optimal", "markov-linear", "oldest-first"];
+        let policies = [
+            "random",
+            "probabilistic",
+            "markov-optimal",
+            "markov-linear",
+            "oldest-first",
+            "age-herding",
+        ];
         Self {
             data: "digits".to_string(),
             pixels: PixelScale::Standardised,

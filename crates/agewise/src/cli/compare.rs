@@ -87,7 +87,7 @@ pub(crate) struct CompareArgs {
     max_age: Option<u64>,
 
     /// Policies, separated by commas; @cold or @stationary behind a name sets its first ages
-    /// [default: the paper's four and oldest-first]
+    /// [default: the paper's four, oldest-first and age-herding]
     #[arg(long, value_name = "NAME,...")]
     policy: Option<String>,
 

@@ -171,7 +171,10 @@ pub fn presets() -> Vec<Preset> {
 
 /// Theorem 1 in practice: a strongly convex problem, small enough to solve.
 fn theorem() -> Preset {
+    // The theorem's Sigma is known for those whose choice does not depend on training.
+    let policies = ["random", "probabilistic", "markov-optimal", "markov-linear", "oldest-first"];
     let params = StudyParams {
+        policies: policies.map(str::to_string).to_vec(),
         // A learning rate of 1/(4K(K+1)L) moves nothing unless K and L are small.
         model: "softmax".to_string(),
         pixels: PixelScale::Unit,
