@@ -57,7 +57,8 @@ fn policies_that_remember_updates_resume_to_the_same_bytes() -> Outcome {
     let rounds = fs::read_to_string(here.join("broken/rounds.csv"))?;
     let (header, lines) = rounds.split_once('\n').ok_or("no lines")?;
     assert!(header.ends_with(",bytes_moved,simulated_seconds"), "{header}");
-    // Under the first policy's first seed everyone is asked first: 16 models to those who are not chosen, and 2 for each of the 4 clients.
+    // Under the first policy's first seed everyone is asked first: 16 models to those who are not chosen, and 2 for each of
+    // the 4 clients.
     let moved = |line: &str| line.rsplit(',').nth(1).and_then(|cell| cell.parse::<u64>().ok());
     let moved: Vec<u64> = lines.lines().take(2).filter_map(moved).collect();
     assert_eq!(moved, [24 * 4 * 7_850, 32 * 4 * 7_850]);
