@@ -10,13 +10,17 @@ The core of agewise (:class:`Selector`, :class:`Client`, :func:`theory`, :func:`
 
 from agewise._agewise import __version__
 from agewise.closed_forms import PolicyTheory, Theory, theory
-from agewise.comparison import (
-    Comparison,
+from agewise.experiment import (
+    Estimate,
+    ExperimentResult,
+    PolicyResult,
     Preset,
     compare,
+    extend_run,
     presets,
-    read_comparison,
-    resume_comparison,
+    read_run,
+    resume_run,
+    simulate,
 )
 from agewise.learning import (
     Dataset,
@@ -39,38 +43,38 @@ from agewise.selection import (
     age_law,
     policies,
 )
-from agewise.simulation import PolicyLoad, Simulation, simulate
 from agewise.sketches import sketch
 
 __all__ = [
     "AgeLaw",
     "Client",
     "Cohort",
-    "Comparison",
     "Dataset",
+    "Estimate",
     "Evaluation",
+    "ExperimentResult",
     "Images",
     "LocalReport",
     "Participation",
     "Partition",
     "Policy",
-    "PolicyLoad",
+    "PolicyResult",
     "PolicyTheory",
     "Preset",
     "Selector",
-    "Simulation",
     "Theory",
     "Trainer",
     "__version__",
     "age_law",
     "average",
     "compare",
+    "extend_run",
     "load_data",
     "partition",
     "policies",
     "presets",
-    "read_comparison",
-    "resume_comparison",
+    "read_run",
+    "resume_run",
     "simulate",
     "sketch",
     "theory",

@@ -17,11 +17,11 @@ __all__ = [
     "Partition",
     "Trainer",
     "Job",
+    "Outcome",
     "policies",
     "spelled",
     "age_law",
     "theory",
-    "simulate",
     "load_data",
     "partition",
     "average",
@@ -142,22 +142,41 @@ class Job:
     def __new__(
         cls,
         params: str,
+        trains: bool,
+        keep: bool,
         out: str | PathLike[str] | None,
         force: bool,
         data_folder: str | PathLike[str] | None,
     ) -> Job: ...
     @staticmethod
     def open(path: str | PathLike[str], data_folder: str | PathLike[str] | None) -> Job: ...
+    @staticmethod
+    def extend(
+        path: str | PathLike[str], changes: str, data_folder: str | PathLike[str] | None
+    ) -> Job: ...
     @property
-    def path(self) -> Path: ...
+    def path(self) -> Path | None: ...
     @property
     def params(self) -> str: ...
     def play(
         self,
         threads: int | None,
         progress: Callable[[int, int, int, float | None], object] | None = None,
-    ) -> tuple[bool, str, str, list[tuple[str, str]]]: ...
-    def read(self) -> tuple[bool, str, str, list[tuple[str, str]]]: ...
+    ) -> Outcome: ...
+    def read(self) -> Outcome: ...
+
+@final
+class Outcome:
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def table(self) -> str: ...
+    def figures(self) -> list[tuple[str, str]]: ...
+    def arrays(
+        self, variant: int
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]: ...
 
 def policies() -> list[tuple[str, str, list[tuple[str, str]], bool, str, bool | None]]: ...
 def spelled(policy: str) -> str: ...
@@ -169,14 +188,6 @@ def age_law(
 def theory(
     options: str,
 ) -> tuple[str, list[tuple[NDArray[np.uint64], NDArray[np.float64]]], str]: ...
-def simulate(
-    params: str, progress: Callable[[int], object] | None = None
-) -> tuple[
-    str,
-    list[
-        tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]
-    ],
-]: ...
 def load_data(
     name: str, folder: str | PathLike[str] | None = None, scale: str = "standardised"
 ) -> tuple[Images, Images]: ...

@@ -23,7 +23,8 @@ Entry = TypeVar("Entry", bound=OfPolicy)
 def by_name(entries: Iterable[Entry], policy: str) -> Entry:
     """The entry of a policy, however its name is written; a KeyError lists those that there are."""
     found = {entry.policy: entry for entry in entries}
-    name = _agewise.spelled(policy)
+    # A variant of an experiment has more to its name than a policy.
+    name = policy if policy in found else _agewise.spelled(policy)
     if name not in found:
         raise KeyError(f"{name}: expected one of {', '.join(found)}")
     return found[name]

@@ -1,12 +1,12 @@
 //! Images, data sets, and how clients share them.
 
 use crate::errors::{bad_input, data};
-use agewise::core::{Error, Seed};
-use agewise::data::folders;
-use agewise::learn::data::{
-    ImageShape, Images as LearnImages, PartitionParams, PixelScale, PixelTable, load,
+use agewise::selection::{Error, Seed};
+use agewise::train::data::folders;
+use agewise::train::data::{
+    ImageShape, Images as LearnImages, PartitionParams, PixelNormalization, PixelScale, load,
 };
-use agewise::learn::train::Samples;
+use agewise::train::local::Samples;
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArray4, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray4,
 };
@@ -21,11 +21,11 @@ pub(crate) struct Images {
     set: LearnImages,
     /// Which of them; all if absent.
     indices: Option<Arc<[u32]>>,
-    pixels: Arc<PixelTable>,
+    pixels: Arc<PixelNormalization>,
 }
 
 impl Images {
-    fn new(images: LearnImages, pixels: Arc<PixelTable>) -> Self {
+    fn new(images: LearnImages, pixels: Arc<PixelNormalization>) -> Self {
         Self { set: images, indices: None, pixels }
     }
 
@@ -65,7 +65,7 @@ impl Images {
         let scale: PixelScale = scale.parse().map_err(bad_input)?;
         let table = match like {
             Some(like) => Arc::clone(&like.pixels),
-            None => Arc::new(PixelTable::new(scale, &images)),
+            None => Arc::new(PixelNormalization::new(scale, &images)),
         };
         Ok(Self::new(images, table))
     }
@@ -136,14 +136,14 @@ pub(crate) fn load_data(
     let loaded = py.detach(|| load(name, &folders(folder.as_deref())));
     let dataset = loaded.map_err(|error| data(&error))?;
     // Test images are scaled by what the training images are like.
-    let table = Arc::new(PixelTable::new(scale, &dataset.train));
+    let table = Arc::new(PixelNormalization::new(scale, &dataset.train));
     Ok((Images::new(dataset.train, Arc::clone(&table)), Images::new(dataset.test, table)))
 }
 
 /// Who has which images.
 #[pyclass(module = "agewise._agewise", frozen)]
 pub(crate) struct Partition {
-    inner: agewise::learn::data::Partition,
+    inner: agewise::train::data::Partition,
     images: Images,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn partition(
     }
     let law = law.parse().map_err(bad_input)?;
     let sizes = sizes.parse().map_err(bad_input)?;
-    let params = PartitionParams { law, sizes, clients, least, seed: Seed(seed) };
+    let params = PartitionParams { distribution: law, sizes, clients, least, seed: Seed(seed) };
     let checked = params.check(&images.set).map_err(bad_input)?;
     Ok(Partition { inner: py.detach(|| checked.split()), images: images.clone() })
 }

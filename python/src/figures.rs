@@ -1,6 +1,6 @@
 //! What clients say about themselves, as Python's arrays bring it: one entry or row for each client.
 
-use agewise::core::{Error, Report, Result};
+use agewise::selection::{Error, Report, Result};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 
 /// The lists of a call, copied, so that other threads can run while they are used.

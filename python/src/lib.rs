@@ -6,9 +6,9 @@
     reason = "arguments are made from Python's objects for the call"
 )]
 
-mod comparison;
 mod data;
 mod errors;
+mod experiment;
 mod figures;
 mod interrupt;
 mod selector;
@@ -31,15 +31,15 @@ fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<data::Images>()?;
     module.add_class::<data::Partition>()?;
     module.add_class::<trainer::Trainer>()?;
-    module.add_class::<comparison::Job>()?;
+    module.add_class::<experiment::Job>()?;
+    module.add_class::<experiment::Outcome>()?;
     module.add_function(wrap_pyfunction!(work::policies, module)?)?;
     module.add_function(wrap_pyfunction!(work::spelled, module)?)?;
     module.add_function(wrap_pyfunction!(work::age_law, module)?)?;
     module.add_function(wrap_pyfunction!(work::theory, module)?)?;
-    module.add_function(wrap_pyfunction!(work::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(data::load_data, module)?)?;
     module.add_function(wrap_pyfunction!(data::partition, module)?)?;
     module.add_function(wrap_pyfunction!(trainer::average, module)?)?;
-    module.add_function(wrap_pyfunction!(comparison::presets, module)?)?;
+    module.add_function(wrap_pyfunction!(experiment::presets, module)?)?;
     Ok(())
 }

@@ -2,11 +2,12 @@
 
 use crate::errors::{bad_input, read};
 use crate::figures::Figures;
-use agewise::core::metrics::Participation;
-use agewise::core::theory::WINDOW_LENGTHS;
-use agewise::core::{
-    self, Availability, Cohort, EmptyCohort, Error, Lots, Policy, PolicySpec, Report, Seed,
-    SelectorState, SettingParams, Sizes, Start, Stream, Weighting, build_policy, find_policy,
+use agewise::selection::metrics::Participation;
+use agewise::selection::theory::WINDOW_LENGTHS;
+use agewise::selection::{
+    self, Availability, Cohort, EmptyCohort, Error, LossNeed, Lots, Policy, PolicySpec, ProbeKind,
+    Report, Seed, SelectorState, SettingParams, Sizes, Start, Stream, Weighting, build_policy,
+    find_policy,
 };
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -38,21 +39,28 @@ struct Stored {
     chosen: Option<Chosen>,
 }
 
+/// What every state says first, whatever else is in it.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
 /// A cohort that was named and has not reported yet.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Chosen {
     clients: Vec<u32>,
+    draws: Vec<u32>,
     weights: Vec<f64>,
     forced: bool,
 }
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The last round a client is asked for: forty years of rounds of one second.
 const LAST_ROUND: u64 = 1_200_000_000;
 
 impl Options {
-    fn setting(&self) -> core::Result<core::Setting> {
+    fn setting(&self) -> selection::Result<selection::Setting> {
         SettingParams {
             sizes: self.sizes.clone().map(Sizes::new).transpose()?,
             empty_cohort: match self.empty_cohort.as_str() {
@@ -65,7 +73,7 @@ impl Options {
         .check()
     }
 
-    fn start(&self) -> core::Result<Start> {
+    fn start(&self) -> selection::Result<Start> {
         match self.start.as_str() {
             "stationary" => Ok(Start::Stationary),
             "cold" => Ok(Start::Cold),
@@ -73,14 +81,14 @@ impl Options {
         }
     }
 
-    fn selector(&self) -> core::Result<core::Selector> {
+    fn selector(&self) -> selection::Result<selection::Selector> {
         let spec: PolicySpec = self.policy.parse()?;
         let weighting = match &self.weighting {
             Some(name) => name.parse::<Weighting>()?,
             None => find_policy(spec.name())?.weighting,
         };
         let (seed, start) = (Seed(self.seed), self.start()?);
-        Ok(core::Selector::new(&spec, self.setting()?, seed, start)?.weighing(weighting))
+        Ok(selection::Selector::new(&spec, self.setting()?, seed, start)?.with_weighting(weighting))
     }
 }
 
@@ -88,7 +96,7 @@ impl Options {
 #[pyclass(module = "agewise._agewise")]
 pub(crate) struct Selector {
     options: Options,
-    inner: core::Selector,
+    inner: selection::Selector,
     watched: Participation,
     /// The cohort of the present round, once it was asked for.
     chosen: Option<Cohort>,
@@ -138,20 +146,21 @@ impl Selector {
                 return Err(bad_input(Error::new(field, format!("a list of {length}"), expected)));
             }
         }
-        let resized = sizes.map(|sizes| self.resized(sizes.as_array().to_vec())).transpose();
-        let resized = resized.map_err(bad_input)?.flatten();
+        let sizes = sizes.map(|sizes| Sizes::new(sizes.as_array().to_vec())).transpose();
+        let sizes = sizes.map_err(bad_input)?;
         let known = (0..).zip(losses.iter().flatten()).filter(|(_, loss)| !loss.is_nan());
         let said: Vec<Report> = known
             .map(|(client, &loss)| Report { loss: Some(loss), ..Report::plain(client) })
             .collect();
-        match resized {
-            None => self.inner.note(&said).map_err(bad_input)?,
-            Some((options, mut inner)) => {
-                inner.note(&said).map_err(bad_input)?;
-                (self.options, self.inner, self.chosen) = (options, inner, None);
-            }
-        }
         let inner = &mut self.inner;
+        let before = inner.setting().sizes().clone();
+        if let Some(sizes) = sizes {
+            inner.set_sizes(sizes).map_err(bad_input)?;
+        }
+        if let Err(error) = inner.observe(&said) {
+            inner.set_sizes(before).map_err(bad_input)?;
+            return Err(bad_input(error));
+        }
         let availability = availability(mask.as_deref());
         let cohort = py.detach(|| inner.select(availability)).map_err(bad_input)?;
         let clients = cohort.clients.clone().into_pyarray(py);
@@ -164,25 +173,26 @@ impl Selector {
     /// Whether reports should bring sketches of updates.
     #[getter]
     fn wants_sketches(&self) -> bool {
-        self.inner.policy().wants_sketches()
+        self.inner.policy().needs().update_sketches
     }
 
     /// Whether reports should bring root mean squares of losses.
     #[getter]
     fn wants_root_mean_squares(&self) -> bool {
-        self.inner.policy().wants_squares()
+        self.inner.policy().needs().loss_squares
     }
 
     /// Whether reported losses should be of all samples under the model that was sent.
     #[getter]
     fn wants_whole_losses(&self) -> bool {
-        self.inner.policy().wants_whole_losses()
+        self.inner.policy().needs().loss == LossNeed::WholeData
     }
 
     /// Whether sketches that it asks for should be of a whole round's work.
     #[getter]
-    fn asks_whole_rounds(&self) -> bool {
-        self.inner.policy().asks_whole_rounds()
+    fn asks_whole_rounds(&self) -> PyResult<bool> {
+        let probes = self.inner.probes(Availability::Everyone).map_err(bad_input)?;
+        Ok(probes.iter().any(|probe| probe.kind == ProbeKind::UpdateRound))
     }
 
     /// The clients whose loss the policy wants to know before it chooses.
@@ -193,7 +203,7 @@ impl Selector {
         available: Option<PyReadonlyArray1<'py, bool>>,
     ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let mask = available.map(|mask| mask.as_array().to_vec());
-        let asked = py.detach(|| self.inner.asks(availability(mask.as_deref())));
+        let asked = py.detach(|| self.asked(mask.as_deref(), |kind| kind == ProbeKind::Loss));
         Ok(asked.map_err(bad_input)?.into_pyarray(py))
     }
 
@@ -205,7 +215,7 @@ impl Selector {
         available: Option<PyReadonlyArray1<'py, bool>>,
     ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let mask = available.map(|mask| mask.as_array().to_vec());
-        let asked = py.detach(|| self.inner.asks_sketches(availability(mask.as_deref())));
+        let asked = py.detach(|| self.asked(mask.as_deref(), |kind| kind != ProbeKind::Loss));
         Ok(asked.map_err(bad_input)?.into_pyarray(py))
     }
 
@@ -221,7 +231,7 @@ impl Selector {
     ) -> PyResult<()> {
         let figures = Figures::new(losses, durations, root_mean_squares, sketches);
         let said = figures.reports(&clients.as_array().to_vec()).map_err(bad_input)?;
-        self.inner.note(&said).map_err(bad_input)
+        self.inner.observe(&said).map_err(bad_input)
     }
 
     /// Ends the round; these clients are credited.
@@ -260,12 +270,14 @@ impl Selector {
     fn state(&self) -> PyResult<Vec<u8>> {
         let chosen = self.chosen.as_ref().map(|chosen| Chosen {
             clients: chosen.clients.clone(),
+            draws: chosen.draws.clone(),
             weights: chosen.weights.clone(),
             forced: chosen.forced,
         });
         let stored = Stored {
             version: VERSION,
-            options: Options { policy: self.spelled(), ..self.options.clone() },
+            // The sizes are part of the selector's state.
+            options: Options { policy: self.spelled(), sizes: None, ..self.options.clone() },
             selector: self.inner.state(),
             participation: self.watched.clone(),
             chosen,
@@ -277,12 +289,17 @@ impl Selector {
     fn load_state(&mut self, state: &[u8]) -> PyResult<()> {
         let wrong =
             |error| bad_input(Error::new("state", error, "what state() of a Selector gave"));
+        let Versioned { version } = serde_json::from_slice(state).map_err(wrong)?;
+        if version != VERSION {
+            let expected =
+                format!("{VERSION}: another version's state cannot go on (docs/upgrading.md)");
+            return Err(bad_input(Error::new("state(version)", version, expected)));
+        }
         let stored: Stored = serde_json::from_slice(state).map_err(wrong)?;
         let (mine, stored_options) = (&self.options, stored.options);
-        let Options { policy, start, weighting, empty_cohort, sizes, .. } = stored_options;
+        let Options { policy, start, weighting, empty_cohort, .. } = stored_options;
         let Options { clients, cohort, max_age, seed, .. } = stored_options;
         let pairs = [
-            ("version", stored.version.to_string(), VERSION.to_string()),
             ("policy", policy, self.spelled()),
             ("clients", clients.to_string(), mine.clients.to_string()),
             ("cohort", cohort.to_string(), mine.cohort.to_string()),
@@ -298,14 +315,12 @@ impl Selector {
                 return Err(bad_input(Error::new(format!("state({field})"), theirs, expected)));
             }
         }
-        // Sizes may have been given on the way: they are part of the state.
-        let options = Options { sizes, ..self.options.clone() };
-        let mut inner = options.selector().map_err(bad_input)?;
+        let mut inner = self.options.selector().map_err(bad_input)?;
         inner.restore(stored.selector).map_err(bad_input)?;
         let chosen = stored.chosen.map(|chosen| chosen.check(&inner)).transpose();
         let chosen = chosen.map_err(bad_input)?;
         self.watched.resume(stored.participation).map_err(bad_input)?;
-        (self.options, self.inner, self.chosen) = (options, inner, chosen);
+        (self.inner, self.chosen) = (inner, chosen);
         Ok(())
     }
 }
@@ -318,31 +333,30 @@ impl Selector {
         spec.map_or_else(|_| self.options.policy.clone(), |spec| spec.to_string())
     }
 
-    /// The same selector with other data sizes; nothing if they are those it has.
-    fn resized(&self, sizes: Vec<f64>) -> core::Result<Option<(Options, core::Selector)>> {
-        if self.options.sizes.as_ref() == Some(&sizes) {
-            return Ok(None);
-        }
-        let options = Options { sizes: Some(sizes), ..self.options.clone() };
-        let mut inner = options.selector()?;
-        inner.restore(self.inner.state())?;
-        Ok(Some((options, inner)))
+    /// The clients of whom the policy wants to know something of some kinds before it chooses.
+    fn asked(
+        &self,
+        mask: Option<&[bool]>,
+        wanted: impl Fn(ProbeKind) -> bool,
+    ) -> selection::Result<Vec<u32>> {
+        let probes = self.inner.probes(availability(mask))?;
+        Ok(probes.iter().filter(|probe| wanted(probe.kind)).map(|probe| probe.client).collect())
     }
 }
 
 impl Chosen {
     /// The cohort of the present round of a selector, if it can be one.
-    fn check(self, selector: &core::Selector) -> core::Result<Cohort> {
-        let Self { clients, weights, forced } = self;
+    fn check(self, selector: &selection::Selector) -> selection::Result<Cohort> {
+        let Self { clients, draws, weights, forced } = self;
         let increasing = clients.windows(2).all(|pair| pair[0] < pair[1]);
         let known = clients.last().is_none_or(|&last| last < selector.setting().clients());
         let weighed = weights.len() == clients.len() && weights.iter().all(|w| w.is_finite());
-        if !(increasing && known && weighed) {
+        if !(increasing && known && weighed && draws.len() == clients.len()) {
             let value = format!("{} clients, {} weights", clients.len(), weights.len());
             let expected = "clients in increasing order, each with a finite weight";
             return Err(Error::new("state(chosen)", value, expected));
         }
-        Ok(Cohort { round: selector.round(), clients, weights, forced })
+        Ok(Cohort { round: selector.round(), clients, draws, weights, forced })
     }
 }
 
@@ -371,7 +385,8 @@ fn credited(mut clients: Vec<u32>, chosen: Option<&Cohort>, round: u64) -> Cohor
             *weight *= total / sum;
         }
     }
-    Cohort { round, clients, weights, forced: chosen.is_some_and(|chosen| chosen.forced) }
+    let (draws, forced) = (vec![1; clients.len()], chosen.is_some_and(|chosen| chosen.forced));
+    Cohort { round, clients, draws, weights, forced }
 }
 
 /// One client's own side of a decentralised policy.
@@ -402,7 +417,7 @@ impl Client {
         };
         let seed = Seed(options.seed);
         let first_age = match options.start().map_err(bad_input)? {
-            Start::Stationary => policy.first_ages(&setting, seed)[client as usize],
+            Start::Stationary => policy.initial_ages(&setting, seed)[client as usize],
             Start::Cold => 0,
         };
         Ok(Self { policy, seed, number: client, first_age })

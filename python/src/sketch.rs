@@ -1,21 +1,21 @@
 //! Sketches of updates, made by the learner's own code from NumPy arrays.
 
 use crate::errors::bad_input;
-use agewise::core::Seed;
+use agewise::selection::Seed;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 /// Makes sketches of arrays of one length.
 #[pyclass(module = "agewise._agewise", frozen)]
 pub(crate) struct Sketcher {
-    inner: agewise::learn::sketch::Sketcher,
+    inner: agewise::train::sketch::Sketcher,
 }
 
 #[pymethods]
 impl Sketcher {
     #[new]
     fn new(py: Python<'_>, length: usize, width: u32, seed: u64) -> PyResult<Self> {
-        let make = || agewise::learn::sketch::Sketcher::of_range(0..length, width, Seed(seed));
+        let make = || agewise::train::sketch::Sketcher::of_range(0..length, width, Seed(seed));
         Ok(Self { inner: py.detach(make).map_err(bad_input)? })
     }
 

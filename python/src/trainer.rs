@@ -2,11 +2,11 @@
 
 use crate::data::Images;
 use crate::errors::{bad_input, read};
-use agewise::core::{Error, Seed};
-use agewise::learn::aggregate::{Aggregator, Server, ServerRule};
-use agewise::learn::data::ImageShape;
-use agewise::learn::model::{Model, ModelSpec};
-use agewise::learn::train::{Learner, LocalTask, LocalTrainingParams, NativeWorker, Worker};
+use agewise::selection::{Error, Seed};
+use agewise::train::aggregation::{Aggregation, Contribution, MemoryUpdates, Rejected};
+use agewise::train::data::ImageShape;
+use agewise::train::local::{LocalTask, LocalTrainingParams, NativeWorker};
+use agewise::train::model::{Model, ModelSpec};
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyReadonlyArray1,
     PyReadonlyArrayDyn, PyReadwriteArray1,
@@ -27,7 +27,7 @@ struct Task {
 /// A model and the buffers to train it; its parameters belong to NumPy.
 #[pyclass(module = "agewise._agewise")]
 pub(crate) struct Trainer {
-    inner: agewise::learn::train::Trainer,
+    inner: agewise::train::local::Trainer,
     worker: NativeWorker,
     parameters: Py<PyArray1<f32>>,
 }
@@ -60,9 +60,9 @@ impl Trainer {
         }
         let input = ImageShape::new(channels, height, width);
         let spec = ModelSpec::named(model, input, classes).map_err(bad_input)?;
-        let inner = agewise::learn::train::Trainer::new(Model::new(spec).map_err(bad_input)?);
+        let inner = agewise::train::local::Trainer::new(Model::new(spec).map_err(bad_input)?);
         let parameters = inner.model().initial(Seed(seed)).into_pyarray(py).unbind();
-        Ok(Self { worker: inner.native_worker(), inner, parameters })
+        Ok(Self { worker: inner.worker(), inner, parameters })
     }
 
     /// The parameters: the memory that is trained.
@@ -188,19 +188,23 @@ pub(crate) fn average(
         .map(|update| update.as_slice())
         .collect::<Result<_, _>>()
         .map_err(bad_input)?;
-    py.detach(|| {
-        let mut aggregator = Aggregator::new(global.len());
-        for (client, (update, &weight)) in (0..).zip(slices.iter().zip(&weights)) {
-            aggregator.add(client, weight, update).map_err(|wrong| {
-                Error::new(
-                    format!("updates[{client}]"),
-                    wrong.why,
-                    "finite numbers, one for each parameter, with a weight of at least 0",
-                )
+    py.detach(|| -> Result<(), Error> {
+        let cohort: Vec<Contribution> = (0..)
+            .zip(&weights)
+            .map(|(client, &weight)| Contribution::new(client, weight))
+            .collect();
+        let mut mean = Aggregation::default().build(global.len())?;
+        let mut next = global.to_vec();
+        let mut updates = MemoryUpdates(&slices);
+        for verdict in mean.aggregate(&cohort, &mut updates, usize::MAX, &mut next)? {
+            verdict.map_err(|Rejected { client, why }| {
+                let expected =
+                    "finite numbers, one for each parameter, with a weight of at least 0";
+                Error::new(format!("updates[{client}]"), why, expected)
             })?;
         }
-        let mut server = Server::new(ServerRule::Average, global.len())?;
-        aggregator.finish(&mut server, global)
+        global.copy_from_slice(&next);
+        Ok(())
     })
     .map_err(bad_input)
 }

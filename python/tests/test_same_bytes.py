@@ -115,19 +115,62 @@ def run_of_the_program(program: Path, tmp_path_factory: pytest.TempPathFactory) 
     return folder
 
 
+def same_files(one: Path, other: Path) -> None:
+    """The same files with the same bytes, but for the only one with a clock in it."""
+
+    def files(folder: Path) -> dict[Path, bytes]:
+        found = (path for path in folder.rglob("*") if path.is_file() and path.name != "timing.csv")
+        return {path.relative_to(folder): path.read_bytes() for path in found}
+
+    mine, theirs = files(one), files(other)
+    assert mine.keys() == theirs.keys() and len(mine) > 10
+    assert [file for file in mine if mine[file] != theirs[file]] == []
+
+
 def test_compare(run_of_the_program: Path, tmp_path: Path) -> None:
-    found = agewise.compare(out=tmp_path / "run", progress=False, threads=1, **STUDY)
-    files = {path.relative_to(run_of_the_program) for path in run_of_the_program.rglob("*") if path.is_file()}
-    mine = {path.relative_to(found.folder) for path in found.folder.rglob("*") if path.is_file()}
-    assert files == mine and len(files) > 20
-    for file in files:
-        # The only file with a clock in it.
-        if file.name != "timing.csv":
-            assert (run_of_the_program / file).read_bytes() == (found.folder / file).read_bytes(), file
+    agewise.compare(out=tmp_path / "run", progress=False, threads=1, **STUDY)
+    same_files(run_of_the_program, tmp_path / "run")
+
+
+def test_compare_in_a_world(program: Path, tmp_path: Path) -> None:
+    """Clients that are not always there, and another rule of aggregation."""
+    numbers = ["--model", "softmax", "--rounds", "8", "--seeds", "2", "--policy", "random,markov-optimal", "--target", "0.5"]
+    world = ["--availability", "bernoulli:0.7", "--dropout", "0.1", "--join", "0.05", "--leave", "0.01", "--calibrate"]
+    rule = "median(clip_norm=5)+momentum(beta=0.5)"
+    out = ["--aggregate", rule, "--quiet", "--out", str(tmp_path / "program")]
+    output(program, "compare", *numbers, *world, *out)
+    found = agewise.compare(
+        model="softmax",
+        rounds=8,
+        seeds=2,
+        policies=["random", "markov-optimal"],
+        targets=[0.5],
+        availability="bernoulli:0.7",
+        dropout=0.1,
+        join=0.05,
+        leave=0.01,
+        calibrate=True,
+        aggregate=rule,
+        out=tmp_path / "package",
+        progress=False,
+    )
+    same_files(tmp_path / "program", tmp_path / "package")
+    policy = found["random"]
+    assert policy.aggregation == rule and policy.mean("reported") < policy.mean("selected") < policy.mean("available")
+
+
+def test_simulate_in_a_folder(program: Path, tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "program"), "--quiet"]
+    output(program, "simulate", "--rounds", "60", "--policy", "random,phased", *out)
+    found = agewise.simulate(rounds=60, policies=["random", "phased"], out=tmp_path / "package")
+    same_files(tmp_path / "program", tmp_path / "package")
+    again = agewise.read_run(tmp_path / "program")
+    assert again.json == found.json and (again["phased"].reported == found["phased"].reported).all()
+    assert list(again.figures) == list(found.figures) and found.report == tmp_path / "package" / "report.html"
 
 
 def test_reading_what_the_program_did(run_of_the_program: Path) -> None:
-    found = agewise.read_comparison(run_of_the_program)
+    found = agewise.read_run(run_of_the_program)
     assert found.finished and found.json == (run_of_the_program / "summary.json").read_text()
     assert [row[0] for row in found.rows] == STUDY["policies"]
 

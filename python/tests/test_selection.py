@@ -51,7 +51,7 @@ def test_resuming_is_exact(policy: str) -> None:
     assert play(second, 14) == cohorts[11:]
     assert second.state() == whole.state()
     kept = json.loads(second.state())["selector"]
-    assert any(kept["reports"]["sketches"]) and ("memory" in kept) == (policy == "oort")
+    assert any(kept["population"]["reports"]["sketches"]) and ("policy" in kept) == (policy == "oort")
 
 
 def test_sizes_given_on_the_way_are_part_of_the_state() -> None:
@@ -175,7 +175,7 @@ def test_a_state_that_someone_changed_is_refused() -> None:
     play(selector, 4)
     stored = json.loads(selector.state())
     changes = [
-        lambda s: s["selector"]["ages"]["waiting_since"].pop(),
+        lambda s: s["selector"]["population"]["ages"]["waiting_since"].pop(),
         lambda s: s["participation"]["selections"].append(0),
         lambda s: s["participation"]["weight_sums"].pop(),
         lambda s: s["participation"]["windows"]["counts"].pop(),
@@ -183,7 +183,7 @@ def test_a_state_that_someone_changed_is_refused() -> None:
         lambda s: s["participation"]["windows"]["tallies"].pop(),
         lambda s: s["participation"]["meetings"]["shared"].pop(),
         lambda s: s["participation"]["meetings"].update(stride=0),
-        lambda s: s.update(version=2),
+        lambda s: s.update(version=1),
         lambda s: s.update(extra=1),
         lambda s: s.pop("selector"),
     ]
@@ -196,12 +196,12 @@ def test_a_state_that_someone_changed_is_refused() -> None:
         assert selector.state() == before
     # A sketch of another width.
     changed = json.loads(json.dumps(stored))
-    sketches = changed["selector"]["reports"]["sketches"]
+    sketches = changed["selector"]["population"]["reports"]["sketches"]
     next(sketch for sketch in sketches if sketch).pop()
     with pytest.raises(ValueError, match="sketch of client"):
         selector.load_state(json.dumps(changed).encode())
     # Lists of reports may be shorter than the clients, but not longer.
-    stored["selector"]["reports"]["losses"] = [None] * 11
+    stored["selector"]["population"]["reports"]["losses"] = [None] * 11
     with pytest.raises(ValueError, match="reports"):
         selector.load_state(json.dumps(stored).encode())
 
@@ -209,7 +209,7 @@ def test_a_state_that_someone_changed_is_refused() -> None:
 def test_losses_are_kept_for_policies_that_look_at_them() -> None:
     selector = agewise.Selector("random", 3, 1)
     selector.select(losses=[0.5, np.nan, 2.0])
-    assert json.loads(selector.state())["selector"]["reports"]["losses"] == [0.5, None, 2.0]
+    assert json.loads(selector.state())["selector"]["population"]["reports"]["losses"] == [0.5, None, 2.0]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

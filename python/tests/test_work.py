@@ -40,6 +40,8 @@ def test_simulation_has_arrays_and_tells() -> None:
     assert sum(heard) == 2 * 3 * 60
     law = found["markov-optimal"]
     assert law.reported.shape == (3, 60) and law.reported.mean() == pytest.approx(law.cohort_mean)
+    assert law.means["var_interval"].half_width is not None and law.var_interval_theory == pytest.approx(2 / 9)
+    assert found.folder is None and found.report is None and "<img" in found._repr_html_()
     x, counts = law.intervals.astype(float), law.interval_counts
     assert np.average(x, weights=counts) == pytest.approx(law.mean_interval, rel=0.02)
 
@@ -104,8 +106,11 @@ assert os.waitpid(child, 0)[1] == 0
         (lambda: agewise.simulate(dropout=float("nan")), "dropout = nan"),
         (lambda: agewise.simulate(policies=[object()]), "policies = <object"),
         (lambda: agewise.compare(rounds=0), "rounds = 0"),
-        (lambda: agewise.compare(epochs=3), "unknown field `epochs`"),
+        (lambda: agewise.compare(epochs=3), "parameter = epochs: expected one of"),
         (lambda: agewise.compare(data="mnst"), r"did you mean mnist\?"),
+        (lambda: agewise.compare(dropout=2), "dropout = 2"),
+        (lambda: agewise.compare(batch="all"), 'batch: .*"all"'),
+        (lambda: agewise.compare(aggregate="avrage"), "avrage"),
         (lambda: agewise.compare(preset="paper"), "preset = paper: expected one of"),
         (lambda: agewise.compare(threads=0, out="never-made"), "threads = 0"),
         (lambda: agewise.compare(threads=10**9), "threads = 1000000000: expected at most 4096"),
@@ -114,7 +119,7 @@ assert os.waitpid(child, 0)[1] == 0
         (lambda: agewise.theory(sizes=[float("nan")] * 100), r"sizes\[0\] = nan"),
         (lambda: agewise.compare(progress=5), "progress = 5"),
         (lambda: agewise.compare(server={"rule": "best"}), "server"),
-        (lambda: agewise.read_comparison("nowhere"), "nowhere"),
+        (lambda: agewise.read_run("nowhere"), "nowhere"),
     ],
 )
 def test_bad_input_is_named(call, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
@@ -143,7 +148,7 @@ def test_a_comparison_draws_itself(tmp_path: Path) -> None:
     assert found.summary["policies"][0]["policy"] == "random"
     with pytest.raises(ValueError, match="exist"):
         agewise.compare(out=tmp_path / "run", **SMALL)
-    again = agewise.read_comparison(tmp_path / "run")
+    again = agewise.read_run(tmp_path / "run")
     assert again.json == found.json and again.rows == found.rows
 
 
@@ -159,13 +164,13 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         agewise.compare(out=tmp_path / "cut", **{**SMALL, "progress": interrupt})
-    assert not agewise.read_comparison(tmp_path / "cut").finished
+    assert not agewise.read_run(tmp_path / "cut").finished
     heard: set[tuple[str, int]] = set()
 
     def listen(policy: str, seed: int, rounds: int, accuracy: float | None) -> None:
         heard.add((policy, seed))
 
-    resumed = agewise.resume_comparison(tmp_path / "cut", progress=listen)
+    resumed = agewise.resume_run(tmp_path / "cut", progress=listen)
     assert resumed.finished and resumed.json == whole.json
     assert heard <= {(policy, seed) for policy in ["random", "oldest-first"] for seed in range(3)}
     for path in sorted(whole.folder.rglob("*")):
@@ -173,8 +178,18 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
             assert (resumed.folder / path.relative_to(whole.folder)).read_bytes() == path.read_bytes(), path
 
 
+def test_more_can_be_asked_of_a_run(tmp_path: Path) -> None:
+    whole = agewise.compare(out=tmp_path / "whole", **SMALL)
+    less = {**SMALL, "seeds": 2, "rounds": 3, "policies": ["random"]}
+    agewise.compare(out=tmp_path / "run", **less)
+    more = agewise.extend_run(tmp_path / "run", seeds=3, rounds=5, policies=["oldest-first"], progress=False)
+    assert more.finished and more.json == whole.json
+    with pytest.raises(ValueError, match="seeds = 1"):
+        agewise.extend_run(tmp_path / "run", seeds=1, progress=False)
+
+
 def test_lines_of_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agewise.comparison._Lines.EVERY", 0.0)
+    monkeypatch.setattr("agewise.experiment._Lines.EVERY", 0.0)
     agewise.compare(out=tmp_path / "run", **{**SMALL, "progress": True})
     lines = capsys.readouterr().err.splitlines()
     assert any(line.startswith("30 of 30 rounds;") for line in lines), lines
@@ -187,9 +202,8 @@ def test_lines_of_progress(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
         "agewise.selection",
         "agewise.sketches",
         "agewise.closed_forms",
-        "agewise.simulation",
+        "agewise.experiment",
         "agewise.learning",
-        "agewise.comparison",
     ],
 )
 def test_examples_in_docstrings(module: str) -> None:

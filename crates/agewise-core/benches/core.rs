@@ -5,8 +5,8 @@
 
 use agewise_core::theory::subset_weights::random_sigma;
 use agewise_core::{
-    Availability, POLICIES, PolicySpec, Report, Seed, Selector, SettingParams, SizeLaw, Sizes,
-    Start, build_policy, find_policy,
+    Availability, POLICIES, PolicySpec, Report, Seed, Selector, SettingParams, SizeDistribution,
+    Sizes, Start, build_policy, find_policy,
 };
 use std::hint::black_box;
 use std::time::Instant;
@@ -43,7 +43,7 @@ fn theorem_3() -> Outcome {
     println!(
         "  n = 20, m = 10: subsets {enumerating:.4} s, integral {integrating:.6} s: {ratio:.0}x"
     );
-    for law in [SizeLaw::Zipf(2.0), SizeLaw::LogNormal(1.0)] {
+    for law in [SizeDistribution::Zipf(2.0), SizeDistribution::LogNormal(1.0)] {
         for (clients, cohort) in [(1_000, 100), (20_000, 2_000), (1_000_000, 1_000)] {
             let sizes = law.draw(clients, Seed(1))?;
             let mut exact = false;

@@ -60,6 +60,11 @@ impl Ages {
         self.waiting_since.push(now - age.min(u64::from(now)) as u32);
     }
 
+    /// Forgets the clients from this number on.
+    pub(crate) fn truncate(&mut self, clients: u32) {
+        self.waiting_since.truncate(clients as usize);
+    }
+
     /// The round at which the age of a client was 0: its age is the present round minus this.
     pub fn waiting_since(&self, client: u32) -> i64 {
         i64::from(self.waiting_since[client as usize]) - i64::from(EPOCH)

@@ -18,7 +18,7 @@
 //! population that grows would then be followed with a lag; so the growth itself is followed too (a level and
 //! its trend), after which there is no lag.
 //!
-//! `crates/agewise-sim/tests/calibration.rs` shows it stable with clients that are offline, drop out, join and
+//! `crates/agewise-experiment/tests/calibration.rs` shows it stable with clients that are offline, drop out, join and
 //! leave; a population that grows by much of itself within one interval is followed too late.
 
 use crate::error::{Error, Result};

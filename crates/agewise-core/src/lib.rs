@@ -9,22 +9,29 @@
 //!
 //! - [`AgeLaw`], [`Laws`]: with which probability a client of some age takes part (Theorem 2).
 //! - [`Policy`], [`LocalRule`], [`POLICIES`]: the coordinator's and the client's side of every policy.
-//! - [`Selector`]: a policy at work, round by round.
+//! - [`Population`]: clients that are admitted, leave and change size.
+//! - [`Selector`]: a policy at work on a population, round by round.
+//! - [`PolicyVariant`]: a policy with its name, first ages and weighting; also one of your own.
 //! - [`theory`]: Theorems 1 to 5 and what follows.
 //! - [`metrics`]: intervals, windows, weights, cohort sizes, load, meetings; accumulators that can be merged.
+
+#![forbid(unsafe_code)]
 
 mod ages;
 mod calibration;
 mod error;
+pub mod files;
 mod law;
 pub mod metrics;
 mod policies;
 mod policy;
+mod population;
 mod random;
+mod reports;
+mod round;
 mod selector;
 mod setting;
 mod sizes;
-mod spec;
 pub mod theory;
 mod weighting;
 
@@ -36,11 +43,14 @@ pub use law::{
 };
 pub use policies::{POLICIES, build as build_policy, find as find_policy};
 pub use policy::{
-    Availability, LocalRule, Pick, Plan, Policy, PolicyEntry, Ranking, Report, Reports, Round,
+    LocalRule, LossNeed, Needs, OptionValue, Plan, Policy, PolicyEntry, PolicySpec, PolicyVariant,
+    Probe, ProbeKind, Ranking,
 };
+pub use population::{Population, PopulationState};
 pub use random::{Chance, CoarseRanks, Lot, Lots, Ranks, Seed, Sequence, Stream};
+pub use reports::{Report, Reports};
+pub use round::{Availability, Pick, Round};
 pub use selector::{Cohort, Selector, SelectorState};
 pub use setting::{EmptyCohort, Setting, SettingParams, Start};
-pub use sizes::{SizeLaw, Sizes};
-pub use spec::{OptionValue, PolicySpec};
-pub use weighting::{Weighed, Weighting};
+pub use sizes::{SizeDistribution, Sizes};
+pub use weighting::{CohortMember, Weighting};

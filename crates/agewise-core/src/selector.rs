@@ -1,17 +1,19 @@
-//! A run of a policy: ages, rounds and weights in one place.
+//! A run of a policy: a population, its rounds and its weights in one place.
 //!
 //! Round by round: [`Selector::select`] names the cohort of the present round, and
-//! [`Selector::finish`] ends it with the reports that were accepted. What a run is made of, beside its
-//! configuration, is in [`SelectorState`]; a selector that gets it back goes on exactly as the first would
-//! have, because all randomness is a function of (seed, round, client).
+//! [`Selector::finish`] ends it with the reports that were accepted. Between two calls clients may be admitted, leave or
+//! change their size. What a run is made of, beside its configuration, is in [`SelectorState`]; a selector that gets it
+//! back goes on exactly as the first would have, because all randomness is a function of (seed, round, client).
 
 use crate::ages::Ages;
 use crate::error::{Error, Result};
-use crate::policies;
-use crate::policy::{Availability, Policy, Report, Reports, Round};
+use crate::policy::{Policy, PolicySpec, PolicyVariant, Probe};
+use crate::population::{Population, PopulationState};
 use crate::random::{Lots, Seed, Stream};
-use crate::setting::{Setting, Start, check_length};
-use crate::spec::PolicySpec;
+use crate::reports::{Report, Reports};
+use crate::round::{Availability, Pick, Round};
+use crate::setting::{Setting, Start};
+use crate::sizes::Sizes;
 use crate::weighting::Weighting;
 use serde::{Deserialize, Serialize};
 
@@ -25,22 +27,30 @@ pub struct Cohort {
     pub round: u64,
     /// The clients, in increasing order, each once.
     pub clients: Vec<u32>,
+    /// How often each of them was drawn: once, except where clients are drawn with replacement.
+    pub draws: Vec<u32>,
     /// The weight of each of them. They add up to 1, except with [`Weighting::Unbiased`].
     pub weights: Vec<f64>,
     /// Whether nobody had been selected, and one client was forced.
     pub forced: bool,
 }
 
+impl Cohort {
+    /// Its members as [`Selector::weigh`] wants them: leave those out that did not report.
+    pub fn picks(&self) -> impl Iterator<Item = Pick> {
+        let members = self.clients.iter().zip(&self.draws);
+        members.map(|(&client, &draws)| Pick { client, draws })
+    }
+}
+
 /// What has to be kept to continue a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SelectorState {
-    /// The round and the ages.
-    pub ages: Ages,
-    /// What clients reported.
-    pub reports: Reports,
+    /// Ages, reports, and how the population has changed since the beginning.
+    pub population: PopulationState,
     /// What the policy remembers beyond that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub memory: Vec<f64>,
+    pub policy: Vec<f64>,
 }
 
 /// A policy at work on a population.
@@ -63,50 +73,59 @@ pub struct SelectorState {
 /// ```
 #[derive(Debug)]
 pub struct Selector {
+    name: String,
     policy: Box<dyn Policy>,
     weighting: Weighting,
-    setting: Setting,
     seed: Seed,
     start: Start,
-    ages: Ages,
-    reports: Reports,
+    population: Population,
 }
 
 impl Selector {
     /// A run of a registered policy, with its default weighting.
     pub fn new(spec: &PolicySpec, setting: Setting, seed: Seed, start: Start) -> Result<Self> {
-        let weighting = policies::find(spec.name())?.weighting;
-        Ok(Self::with_policy(policies::build(spec, &setting)?, weighting, setting, seed, start))
+        Self::from_variant(&PolicyVariant::from_spec(spec)?.with_start(start), setting, seed)
     }
 
     /// A run of any policy, for example one of your own.
-    pub fn with_policy(
-        policy: Box<dyn Policy>,
-        weighting: Weighting,
-        setting: Setting,
-        seed: Seed,
-        start: Start,
-    ) -> Self {
+    pub fn from_variant(variant: &PolicyVariant, setting: Setting, seed: Seed) -> Result<Self> {
+        let policy = variant.build(&setting)?;
+        let start = variant.start();
         let ages = match start {
-            Start::Stationary => Ages::new(policy.first_ages(&setting, seed)),
+            Start::Stationary => {
+                let ages = policy.initial_ages(&setting, seed);
+                check_ages(variant.name(), &ages, &setting)?;
+                Ages::new(ages)
+            }
             Start::Cold => Ages::cold(setting.clients()),
         };
-        Self { policy, weighting, setting, seed, start, ages, reports: Reports::default() }
+        let population = Population::new(setting, ages)?;
+        let (name, weighting) = (variant.name().to_string(), variant.weighting());
+        Ok(Self { name, policy, weighting, seed, start, population })
     }
 
     /// The same with another weighting.
     #[must_use]
-    pub fn weighing(self, weighting: Weighting) -> Self {
+    pub fn with_weighting(self, weighting: Weighting) -> Self {
         Self { weighting, ..self }
     }
 
     /// The cohort of the present round. Asking again gives the same answer.
+    ///
+    /// A cohort of which a client is unknown, has left, is not available or comes twice, or that is not in increasing
+    /// order, is an error that names the policy.
     pub fn select(&mut self, availability: Availability<'_>) -> Result<Cohort> {
-        let round = Round::new(&self.setting, self.seed, &self.ages, availability, &self.reports)?;
-        let (picks, forced) = round.choose(&mut *self.policy);
+        let round = self.population.view(self.seed, availability)?;
+        let (picks, forced) = round.choose(&mut *self.policy, &self.name)?;
         let weights = round.weigh(&*self.policy, self.weighting, &picks);
-        let clients = picks.into_iter().map(|pick| pick.client).collect();
-        Ok(Cohort { round: round.number(), clients, weights, forced })
+        let (clients, draws) = picks.into_iter().map(|pick| (pick.client, pick.draws)).unzip();
+        Ok(Cohort { round: round.number(), clients, draws, weights, forced })
+    }
+
+    /// The weights of some clients of the present round, for example of those members of the cohort that reported.
+    pub fn weigh(&self, picks: &[Pick], availability: Availability<'_>) -> Result<Vec<f64>> {
+        picks.iter().try_for_each(|pick| self.population.check_client(pick.client))?;
+        Ok(self.view(availability)?.weigh(&*self.policy, self.weighting, picks))
     }
 
     /// The mean weight of each client (0 where it is not chosen) over cohorts of the present round, drawn again
@@ -123,16 +142,13 @@ impl Selector {
             return Err(Error::new("redraws", redraws, "1 or more"));
         }
         let seeds = Lots::new(self.seed, REDRAW, self.round());
-        let mut mean = vec![0.0; self.setting.clients() as usize];
+        let mut mean = vec![0.0; self.population.clients() as usize];
         for redraw in 0..u64::from(redraws) {
-            let seed = Seed(seeds.of(redraw).bits());
-            let round = Round::new(&self.setting, seed, &self.ages, availability, &self.reports)?;
-            let (picks, _) = round.choose(&mut *self.policy);
+            let round = self.population.view(Seed(seeds.of(redraw).bits()), availability)?;
+            let (picks, _) = round.choose(&mut *self.policy, &self.name)?;
             let weights = round.weigh(&*self.policy, self.weighting, &picks);
             for (pick, weight) in picks.iter().zip(weights) {
-                if let Some(mean) = mean.get_mut(pick.client as usize) {
-                    *mean += weight / f64::from(redraws);
-                }
+                mean[pick.client as usize] += weight / f64::from(redraws);
             }
         }
         Ok(mean)
@@ -143,80 +159,127 @@ impl Selector {
     /// A client that was selected and never reported keeps its age and comes back soon. An unknown
     /// client, one that reports twice and a figure that is not finite are errors; nothing is changed then.
     pub fn finish(&mut self, accepted: &[Report<'_>]) -> Result<()> {
-        self.check(accepted)?;
-        let credited: Vec<u32> = accepted.iter().map(|report| report.client).collect();
-        self.ages.advance(&credited)?;
-        self.policy.finished(&self.setting, accepted);
-        for report in accepted {
-            self.reports.record(report);
-        }
+        self.population.finish(accepted)?;
+        self.policy.finished(self.population.setting(), accepted);
         Ok(())
     }
 
-    /// The figures of reports; the first sketch of all says how wide they are.
-    fn check(&self, reports: &[Report<'_>]) -> Result<()> {
-        let first = || reports.iter().find_map(|report| report.sketch).map(<[f32]>::len);
-        let width = self.reports.sketch_width().or_else(first);
-        reports.iter().try_for_each(|report| report.check(width))
-    }
-
-    /// The clients whose loss under the present model the policy wants to know before it chooses.
-    pub fn asks(&self, availability: Availability<'_>) -> Result<Vec<u32>> {
-        let round = Round::new(&self.setting, self.seed, &self.ages, availability, &self.reports)?;
-        Ok(self.policy.asks(&round))
-    }
-
-    /// The clients of whom the policy wants a sketch before it chooses.
-    pub fn asks_sketches(&self, availability: Availability<'_>) -> Result<Vec<u32>> {
-        let round = Round::new(&self.setting, self.seed, &self.ages, availability, &self.reports)?;
-        Ok(self.policy.asks_sketches(&round))
-    }
-
-    /// What clients reported so far.
-    pub fn reports(&self) -> &Reports {
-        &self.reports
+    /// What the policy wants to know of which clients before it chooses.
+    pub fn probes(&self, availability: Availability<'_>) -> Result<Vec<Probe>> {
+        Ok(self.policy.probes(&self.view(availability)?))
     }
 
     /// Keeps what clients said about themselves without ending the round: nobody is credited.
     ///
-    /// Before the first round of a stationary start, ages can follow from it ([`Policy::informed_ages`]).
+    /// Before the first round of a stationary start, ages can follow from it ([`Policy::initial_ages_from_probes`]).
     ///
     /// An unknown client and a figure that is not finite are errors; nothing is kept then.
-    pub fn note(&mut self, said: &[Report<'_>]) -> Result<()> {
-        let clients = self.setting.clients();
-        self.check(said)?;
-        for report in said {
-            if report.client >= clients {
-                let expected = format!("clients from 0 to {}", clients - 1);
-                return Err(Error::new("client", report.client, expected));
-            }
-        }
-        for report in said {
-            self.reports.record(report);
-        }
+    pub fn observe(&mut self, said: &[Report<'_>]) -> Result<()> {
+        self.population.observe(said)?;
         if self.round() == 0 && self.start == Start::Stationary {
-            let everyone = Availability::Everyone;
-            let round = Round::new(&self.setting, self.seed, &self.ages, everyone, &self.reports)?;
-            if let Some(ages) = self.policy.informed_ages(&round) {
-                self.ages = Ages::new(ages);
+            let round = self.view(Availability::Everyone)?;
+            if let Some(ages) = self.policy.initial_ages_from_probes(&round) {
+                check_ages(&self.name, &ages, self.setting())?;
+                self.population.set_ages(Ages::new(ages))?;
             }
         }
         Ok(())
     }
 
+    /// One more client, with this size and this age in the present round; returns its number, which is the number of
+    /// clients before. A policy that cannot be for so many clients refuses, and nothing is changed then.
+    pub fn admit(&mut self, size: f64, age: u64) -> Result<u32> {
+        self.admit_all([(size, age)])
+    }
+
+    /// Several clients at once, each with its size and its age; returns the number of the first. The policy hears of
+    /// them once.
+    pub fn admit_all(&mut self, clients: impl IntoIterator<Item = (f64, u64)>) -> Result<u32> {
+        let first = self.population.clients();
+        let mut clients = clients.into_iter();
+        let admitted =
+            clients.try_for_each(|(size, age)| self.population.admit(size, age).map(drop));
+        let admitted = admitted.and_then(|()| self.tell_policy());
+        if admitted.is_err() {
+            self.population.dismiss(first);
+        }
+        admitted.map(|()| first)
+    }
+
+    /// A client that is never available again. Its number, its size and its age stay, so nothing changes for the policy
+    /// but who is available.
+    pub fn leave(&mut self, client: u32) -> Result<()> {
+        self.population.leave(client)
+    }
+
+    /// Another amount of data of one client.
+    pub fn set_size(&mut self, client: u32, size: f64) -> Result<()> {
+        self.population.check_client(client)?;
+        let before = self.setting().sizes().of(client);
+        self.population.set_size(client, size)?;
+        self.tell_policy().or_else(|error| {
+            self.population.set_size(client, before)?;
+            Err(error)
+        })
+    }
+
+    /// Other amounts of data of all clients. The policy hears of them once.
+    pub fn set_sizes(&mut self, sizes: Sizes) -> Result<()> {
+        let before = self.setting().sizes().clone();
+        self.population.set_sizes(sizes)?;
+        self.tell_policy().or_else(|error| {
+            self.population.set_sizes(before)?;
+            Err(error)
+        })
+    }
+
+    /// The target number of rounds between two selections from now on, instead of n/m.
+    pub fn set_interval(&mut self, interval: f64) -> Result<()> {
+        let before = self.setting().own_interval();
+        self.population.set_interval(interval)?;
+        self.tell_policy().or_else(|error| {
+            self.population.setting_mut().set_interval(before)?;
+            Err(error)
+        })
+    }
+
+    fn tell_policy(&mut self) -> Result<()> {
+        self.policy.population_changed(self.population.setting())
+    }
+
+    /// Another seed from the present round on, where each round has a seed of its own.
+    pub fn set_seed(&mut self, seed: Seed) {
+        self.seed = seed;
+    }
+
+    /// The present round as the policy sees it.
+    pub fn view<'a>(&'a self, availability: Availability<'a>) -> Result<Round<'a>> {
+        self.population.view(self.seed, availability)
+    }
+
+    /// The clients.
+    pub fn population(&self) -> &Population {
+        &self.population
+    }
+
+    /// What clients reported so far.
+    pub fn reports(&self) -> &Reports {
+        self.population.reports()
+    }
+
     /// The round that is about to be played.
     pub fn round(&self) -> u64 {
-        self.ages.round()
+        self.population.round()
     }
 
     /// The ages at the beginning of the present round.
     pub fn ages(&self) -> &Ages {
-        &self.ages
+        self.population.ages()
     }
 
     /// The setting.
     pub fn setting(&self) -> &Setting {
-        &self.setting
+        self.population.setting()
     }
 
     /// The policy.
@@ -224,29 +287,47 @@ impl Selector {
         &*self.policy
     }
 
-    /// What has to be kept to continue this run later.
-    pub fn state(&self) -> SelectorState {
-        SelectorState {
-            ages: self.ages.clone(),
-            reports: self.reports.clone(),
-            memory: self.policy.memory(),
-        }
+    /// The name of the policy.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Continues a run from where its state was taken.
-    pub fn restore(&mut self, state: SelectorState) -> Result<()> {
-        let clients = self.setting.clients();
-        check_length("ages", state.ages.clients() as usize, clients)?;
-        if state.reports.longest() > clients as usize {
-            let value = format!("a list of {}", state.reports.longest());
-            return Err(Error::new("reports", value, format!("at most {clients} clients")));
-        }
-        state.reports.check()?;
-        self.policy.recall(&state.memory)?;
-        self.ages = state.ages;
-        self.reports = state.reports;
-        Ok(())
+    /// How cohorts are weighed.
+    pub fn weighting(&self) -> Weighting {
+        self.weighting
     }
+
+    /// What has to be kept to continue this run later.
+    pub fn state(&self) -> SelectorState {
+        SelectorState { population: self.population.state(), policy: self.policy.state() }
+    }
+
+    /// Continues a run from where its state was taken; the run must have begun as this one. After an error everything is
+    /// as it was.
+    pub fn restore(&mut self, state: SelectorState) -> Result<()> {
+        let before = self.population.restored(state.population)?;
+        let before = std::mem::replace(&mut self.population, before);
+        let restored = self.tell_policy().and_then(|()| self.policy.load_state(&state.policy));
+        restored.or_else(|error| {
+            self.population = before;
+            self.tell_policy()?;
+            Err(error)
+        })
+    }
+}
+
+/// Checks that a policy has named an age for each client.
+fn check_ages(name: &str, ages: &[u64], setting: &Setting) -> Result<()> {
+    let clients = setting.clients();
+    if ages.len() == clients as usize {
+        return Ok(());
+    }
+    let expected = format!("one for each of the {clients} clients");
+    Err(Error::new(
+        format!("initial ages of {name}"),
+        format!("a list of {}", ages.len()),
+        expected,
+    ))
 }
 
 #[cfg(test)]
@@ -315,13 +396,13 @@ mod tests {
         let mut random = selector("random");
         let ages = random.ages().clone();
         let said = |client, loss| Report { loss: Some(loss), ..Report::plain(client) };
-        random.note(&[said(3, 0.5), said(19, 2.0)]).unwrap();
+        random.observe(&[said(3, 0.5), said(19, 2.0)]).unwrap();
         assert_eq!((random.ages(), random.round()), (&ages, 0));
-        let kept = random.state().reports;
+        let kept = random.state().population.reports;
         assert_eq!((kept.loss(3), kept.loss(19), kept.loss(4)), (Some(0.5), Some(2.0), None));
-        assert_eq!(random.note(&[said(4, 1.0), said(20, 1.0)]).unwrap_err().field(), "client");
-        assert!(random.note(&[said(4, 1.0), said(5, f32::NAN)]).is_err());
-        assert_eq!(random.state().reports, kept);
+        assert_eq!(random.observe(&[said(4, 1.0), said(20, 1.0)]).unwrap_err().field(), "client");
+        assert!(random.observe(&[said(4, 1.0), said(5, f32::NAN)]).is_err());
+        assert_eq!(random.state().population.reports, kept);
     }
 
     #[test]

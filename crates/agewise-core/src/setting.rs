@@ -41,6 +41,8 @@ pub struct SettingParams {
     pub sizes: Option<Sizes>,
     /// A target rate for each client, instead of m/n for all; they must add up to m.
     pub rates: Option<Vec<f64>>,
+    /// The target number of rounds between two selections, where it is not n/m.
+    pub interval: Option<f64>,
     /// The rule for an empty cohort.
     pub empty_cohort: EmptyCohort,
 }
@@ -54,6 +56,7 @@ impl SettingParams {
             max_age,
             sizes: None,
             rates: None,
+            interval: None,
             empty_cohort: EmptyCohort::default(),
         }
     }
@@ -76,25 +79,29 @@ impl SettingParams {
             check_rates(rates, clients, cohort)?;
         }
         let rates = self.rates.map(Arc::from);
-        Ok(Setting { clients, cohort, max_age, sizes, rates, empty_cohort: self.empty_cohort })
+        let empty_cohort = self.empty_cohort;
+        let mut setting = Setting { cohort, max_age, sizes, rates, interval: None, empty_cohort };
+        setting.set_interval(self.interval)?;
+        Ok(setting)
     }
 }
 
 /// A checked setting; cheap to clone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    clients: u32,
     cohort: u32,
     max_age: u32,
     sizes: Sizes,
     rates: Option<Arc<[f64]>>,
+    /// The target interval, where it is not n/m.
+    interval: Option<f64>,
     empty_cohort: EmptyCohort,
 }
 
 impl Setting {
     /// n: the number of clients.
     pub fn clients(&self) -> u32 {
-        self.clients
+        self.sizes.clients()
     }
 
     /// m: the target number of clients per round.
@@ -117,9 +124,14 @@ impl Setting {
         self.empty_cohort
     }
 
-    /// n/m: the target number of rounds between two selections.
+    /// The target number of rounds between two selections: n/m unless it was set.
     pub fn interval(&self) -> f64 {
-        f64::from(self.clients) / f64::from(self.cohort)
+        self.interval.unwrap_or(f64::from(self.clients()) / f64::from(self.cohort))
+    }
+
+    /// The target interval, if it was set.
+    pub fn own_interval(&self) -> Option<f64> {
+        self.interval
     }
 
     /// The target rates, where they differ between clients.
@@ -127,11 +139,24 @@ impl Setting {
         self.rates.as_deref()
     }
 
-    /// The target rate of one client: its own, or m/n.
+    /// The same, to be kept.
+    pub(crate) fn shared_rates(&self) -> Option<Arc<[f64]>> {
+        self.rates.clone()
+    }
+
+    /// The target rate of one client: its own, or one over the target interval.
     pub fn rate(&self, client: u32) -> f64 {
         match &self.rates {
             Some(rates) => rates[client as usize],
-            None => f64::from(self.cohort) / f64::from(self.clients),
+            None => self.common_rate(),
+        }
+    }
+
+    /// The target rate of a client that has none of its own.
+    pub(crate) fn common_rate(&self) -> f64 {
+        match self.interval {
+            Some(interval) => 1.0 / interval,
+            None => f64::from(self.cohort) / f64::from(self.clients()),
         }
     }
 
@@ -141,6 +166,33 @@ impl Setting {
             Some(rates) => Laws::from_rates(family, rates, self.max_age),
             None => Ok(Laws::shared(family.law(self.interval(), self.max_age)?)),
         }
+    }
+
+    /// One more client.
+    pub(crate) fn admit(&mut self, size: f64) -> Result<()> {
+        if self.rates.is_some() {
+            let expected = "none: a population whose clients have rates of their own cannot grow";
+            return Err(Error::new("rates", "one for each client", expected));
+        }
+        self.sizes.push(size)
+    }
+
+    /// The sizes, to be changed.
+    pub(crate) fn sizes_mut(&mut self) -> &mut Sizes {
+        &mut self.sizes
+    }
+
+    /// Another target interval, or n/m again.
+    pub(crate) fn set_interval(&mut self, interval: Option<f64>) -> Result<()> {
+        if let Some(interval) = interval {
+            law::check_interval(interval)?;
+            if self.rates.is_some() {
+                let expected = "none, as clients have rates of their own";
+                return Err(Error::new("interval", interval, expected));
+            }
+        }
+        self.interval = interval;
+        Ok(())
     }
 }
 

@@ -63,7 +63,7 @@ impl FromStr for Weighting {
 
 /// What a weighting has to know of a member of a cohort.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Weighed {
+pub struct CohortMember {
     /// How often it was drawn.
     pub draws: u32,
     /// d_i.
@@ -76,7 +76,7 @@ pub struct Weighed {
 
 impl Weighting {
     /// What a member counts for before normalisation.
-    pub fn claim(self, member: &Weighed) -> f64 {
+    pub fn raw_weight(self, member: &CohortMember) -> f64 {
         match self {
             Self::Uniform => 1.0,
             Self::DataSize => member.size,
@@ -85,23 +85,18 @@ impl Weighting {
         }
     }
 
-    /// The weight of a member, from its claim and the cohort's size and sum of claims.
-    pub fn weight(self, claim: f64, members: usize, claims: f64) -> f64 {
-        if !self.is_normalised() {
-            claim
-        } else if claims > 0.0 {
-            claim / claims
-        } else {
-            // A cohort without any data: nobody's update has a better claim than another's.
-            1.0 / members as f64
-        }
-    }
-
     /// The weights of a cohort, in its order.
-    pub fn weights(self, members: &[Weighed]) -> Vec<f64> {
-        let claims: Vec<f64> = members.iter().map(|member| self.claim(member)).collect();
-        let sum = claims.iter().sum();
-        claims.into_iter().map(|claim| self.weight(claim, members.len(), sum)).collect()
+    pub fn weights(self, members: impl IntoIterator<Item = CohortMember>) -> Vec<f64> {
+        let mut weights: Vec<f64> =
+            members.into_iter().map(|member| self.raw_weight(&member)).collect();
+        let (sum, count) = (weights.iter().sum::<f64>(), weights.len() as f64);
+        if self.is_normalised() {
+            for weight in &mut weights {
+                // In a cohort without any data no update counts for more than another.
+                *weight = if sum > 0.0 { *weight / sum } else { 1.0 / count };
+            }
+        }
+        weights
     }
 }
 
@@ -112,20 +107,20 @@ mod tests {
     #[test]
     fn each_weighting_is_its_formula() {
         let members = [
-            Weighed { draws: 1, size: 1.0, share: 0.1, inclusion: 0.5 },
-            Weighed { draws: 3, size: 4.0, share: 0.4, inclusion: 0.8 },
+            CohortMember { draws: 1, size: 1.0, share: 0.1, inclusion: 0.5 },
+            CohortMember { draws: 3, size: 4.0, share: 0.4, inclusion: 0.8 },
         ];
-        assert_eq!(Weighting::Uniform.weights(&members), [0.5, 0.5]);
-        assert_eq!(Weighting::DataSize.weights(&members), [0.2, 0.8]);
-        assert_eq!(Weighting::DrawCount.weights(&members), [0.25, 0.75]);
-        assert_eq!(Weighting::Unbiased.weights(&members), [0.2, 0.5]);
-        assert!(Weighting::DataSize.weights(&[]).is_empty());
+        assert_eq!(Weighting::Uniform.weights(members), [0.5, 0.5]);
+        assert_eq!(Weighting::DataSize.weights(members), [0.2, 0.8]);
+        assert_eq!(Weighting::DrawCount.weights(members), [0.25, 0.75]);
+        assert_eq!(Weighting::Unbiased.weights(members), [0.2, 0.5]);
+        assert!(Weighting::DataSize.weights([]).is_empty());
     }
 
     #[test]
     fn a_cohort_without_data_is_weighed_equally() {
-        let nobody = Weighed { draws: 1, size: 0.0, share: 0.0, inclusion: 0.5 };
-        assert_eq!(Weighting::DataSize.weights(&[nobody; 4]), [0.25; 4]);
+        let nobody = CohortMember { draws: 1, size: 0.0, share: 0.0, inclusion: 0.5 };
+        assert_eq!(Weighting::DataSize.weights([nobody; 4]), [0.25; 4]);
     }
 
     #[test]

@@ -14,8 +14,8 @@ mod common;
 use agewise_core::metrics::Participation;
 use agewise_core::theory::{PolicyTheory, WINDOW_LENGTHS};
 use agewise_core::{
-    EmptyCohort, PolicySpec, Seed, Selector, Setting, SettingParams, SizeLaw, Sizes, Start,
-    Weighting, build_policy,
+    EmptyCohort, PolicySpec, Seed, Selector, Setting, SettingParams, SizeDistribution, Sizes,
+    Start, Weighting, build_policy,
 };
 use common::{all_policies, default_weighting, mean_and_error, play, policy, run, setting};
 
@@ -31,7 +31,7 @@ const ROUNDING: f64 = 1e-9;
 /// where a client is forced once in a million rounds.
 fn settings() -> Vec<Setting> {
     let paper = setting(100, 15, 10);
-    let drawn = |clients, cohort, max_age, law: SizeLaw| {
+    let drawn = |clients, cohort, max_age, law: SizeDistribution| {
         let sizes = Some(law.draw(clients as u32, Seed(11)).unwrap());
         let params = SettingParams::new(clients, cohort, max_age);
         let empty_cohort = EmptyCohort::Skip;
@@ -39,12 +39,12 @@ fn settings() -> Vec<Setting> {
     };
     vec![
         paper,
-        drawn(100, 15, 10, SizeLaw::Zipf(2.0)),
-        drawn(60, 12, 10, SizeLaw::LogNormal(0.5)),
-        drawn(40, 6, 3, SizeLaw::LogNormal(1.0)),
-        drawn(20, 1, 30, SizeLaw::Equal),
-        drawn(50, 20, 1, SizeLaw::LogNormal(0.7)),
-        drawn(12, 12, 4, SizeLaw::LogNormal(1.0)),
+        drawn(100, 15, 10, SizeDistribution::Zipf(2.0)),
+        drawn(60, 12, 10, SizeDistribution::LogNormal(0.5)),
+        drawn(40, 6, 3, SizeDistribution::LogNormal(1.0)),
+        drawn(20, 1, 30, SizeDistribution::Equal),
+        drawn(50, 20, 1, SizeDistribution::LogNormal(0.7)),
+        drawn(12, 12, 4, SizeDistribution::LogNormal(1.0)),
     ]
 }
 
@@ -73,7 +73,7 @@ fn one_seed(
     seed: u64,
 ) -> OneSeed {
     let selector = Selector::new(spec, setting.clone(), Seed(seed), Start::Stationary).unwrap();
-    let mut selector = selector.weighing(weighting);
+    let mut selector = selector.with_weighting(weighting);
     let mut metrics = Participation::new(setting.clients(), windows);
     let (mut cohort_square, mut weight_square) = (0.0, 0.0);
     let mut mean_weights = vec![0.0; setting.clients() as usize];

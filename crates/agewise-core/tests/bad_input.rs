@@ -5,8 +5,8 @@ mod common;
 
 use agewise_core::{
     AgeLaw, Ages, Availability, Error, PolicySpec, Report, Reports, Result, Round, Seed, Selector,
-    SelectorState, Setting, SettingParams, SizeLaw, Sizes, Start, Weighting, build_policy,
-    find_policy, proportional_rates,
+    Setting, SettingParams, SizeDistribution, Sizes, Start, Weighting, build_policy, find_policy,
+    proportional_rates,
 };
 use common::{all_policies, policy, setting};
 
@@ -81,14 +81,21 @@ fn sizes_that_are_none() {
     let params = SettingParams { sizes, ..SettingParams::new(10, 3, 5) };
     assert_eq!(blamed(params.check()), pair("sizes", "a list of 9"));
     for text in ["zipf:1", "zipf:-2", "lognormal:-0.1", "uniform", "zipf:", ""] {
-        assert_eq!(blamed(text.parse::<SizeLaw>()), pair("sizes", text));
+        assert_eq!(blamed(text.parse::<SizeDistribution>()), pair("sizes", text));
     }
     // A law made in code is not checked by a parser.
-    for law in [SizeLaw::Zipf(0.5), SizeLaw::Zipf(f64::NAN), SizeLaw::LogNormal(f64::NAN)] {
+    for law in [
+        SizeDistribution::Zipf(0.5),
+        SizeDistribution::Zipf(f64::NAN),
+        SizeDistribution::LogNormal(f64::NAN),
+    ] {
         assert_eq!(blamed(law.draw(10, Seed(1))).0, "sizes", "{law}");
     }
-    assert_eq!(blamed(SizeLaw::Zipf(2.0).draw(u32::MAX, Seed(1))), pair("clients", "4294967295"));
-    assert_eq!(blamed(SizeLaw::Zipf(2.0).draw(0, Seed(1))), pair("sizes", "[]"));
+    assert_eq!(
+        blamed(SizeDistribution::Zipf(2.0).draw(u32::MAX, Seed(1))),
+        pair("clients", "4294967295")
+    );
+    assert_eq!(blamed(SizeDistribution::Zipf(2.0).draw(0, Seed(1))), pair("sizes", "[]"));
 }
 
 #[test]
@@ -164,7 +171,8 @@ fn states_of_another_population_are_refused() {
         assert_eq!(refused, pair("ages", &format!("a list of {clients}")));
     }
     // The right number of ages, but reports of a client that does not exist.
-    let mixed = SelectorState { reports: state_of(20, Some(15)).reports, ..state_of(10, None) };
+    let mut mixed = state_of(10, None);
+    mixed.population.reports = state_of(20, Some(15)).population.reports;
     assert_eq!(blamed(selector.restore(mixed)), pair("reports", "a list of 16"));
     assert_eq!(selector.state(), before);
     assert!(selector.restore(state_of(10, Some(9))).is_ok());

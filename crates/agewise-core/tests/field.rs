@@ -5,7 +5,7 @@
 mod common;
 
 use agewise_core::{
-    Availability, Chance, Cohort, Lots, Report, Seed, Selector, SelectorState, Setting,
+    Availability, Chance, Cohort, Lots, ProbeKind, Report, Seed, Selector, SelectorState, Setting,
     SettingParams, Sizes, Start, Stream, Weighting,
 };
 use common::{default_weighting, policy, setting};
@@ -45,6 +45,13 @@ fn sketch(client: u32, round: u64) -> Vec<f32> {
         .collect()
 }
 
+/// The clients whose loss the policy wants to know.
+fn asked(selector: &Selector, here: Availability<'_>) -> Vec<u32> {
+    let probes = selector.probes(here).unwrap();
+    let losses = probes.iter().filter(|probe| probe.kind == ProbeKind::Loss);
+    losses.map(|probe| probe.client).collect()
+}
+
 /// Some are away, some reports are lost, and what arrives has every figure.
 fn play_round(selector: &mut Selector) -> Cohort {
     let round = selector.round();
@@ -53,7 +60,7 @@ fn play_round(selector: &mut Selector) -> Cohort {
     let there = |client: u32| Chance::new(share).wins(lots(1, round).of(u64::from(client)));
     let mask: Vec<bool> = (0..clients).map(there).collect();
     let here = Availability::Only(&mask);
-    let asked = selector.asks(here).unwrap();
+    let asked = asked(selector, here);
     assert!(asked.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(asked.iter().all(|&client| mask[client as usize]));
     let loss = |client: u32| lots(4, round).of(u64::from(client)).unit() as f32 * 3.0;
@@ -61,7 +68,7 @@ fn play_round(selector: &mut Selector) -> Cohort {
         .iter()
         .map(|&client| Report { loss: Some(loss(client)), ..Report::plain(client) })
         .collect();
-    selector.note(&said).unwrap();
+    selector.observe(&said).unwrap();
     let cohort = selector.select(here).unwrap();
     assert_eq!(cohort, selector.select(here).unwrap(), "asking twice gives two answers");
     assert!(cohort.clients.iter().all(|&client| mask[client as usize]));
@@ -135,7 +142,7 @@ fn a_stored_run_goes_on_exactly() {
 }
 
 #[test]
-fn a_hostile_memory_is_refused_and_changes_nothing() {
+fn a_hostile_state_is_refused_and_changes_nothing() {
     let wild: [&[f64]; 5] =
         [&[1.0], &[f64::NAN, 1.0], &[1.0, 2.0, 3.0], &[2.0, 1.0, f64::INFINITY], &[1.0; 500]];
     for text in FIELD {
@@ -143,9 +150,9 @@ fn a_hostile_memory_is_refused_and_changes_nothing() {
             Selector::new(&policy(text), setting(20, 4, 6), Seed(1), Start::Cold).unwrap();
         (0..9).for_each(|_| drop(play_round(&mut selector)));
         let before = selector.state();
-        for memory in wild {
-            let state = SelectorState { memory: memory.to_vec(), ..before.clone() };
-            assert!(selector.restore(state).is_err(), "{text}, {memory:?}");
+        for numbers in wild {
+            let state = SelectorState { policy: numbers.to_vec(), ..before.clone() };
+            assert!(selector.restore(state).is_err(), "{text}, {numbers:?}");
             assert_eq!(selector.state(), before, "{text}");
         }
     }
@@ -183,7 +190,7 @@ fn finite_figures_of_any_size_do_no_harm() {
                     .collect();
                 selector.finish(&reports).unwrap();
             }
-            assert!(selector.state().memory.iter().all(|number| number.is_finite()), "{text}");
+            assert!(selector.state().policy.iter().all(|number| number.is_finite()), "{text}");
         }
     }
 }
@@ -193,7 +200,7 @@ fn who_asks_and_who_wants_sketches() {
     for text in FIELD {
         let selector =
             Selector::new(&policy(text), setting(20, 4, 6), Seed(1), Start::Cold).unwrap();
-        let asked = selector.asks(Availability::Everyone).unwrap().len();
+        let asked = asked(&selector, Availability::Everyone).len();
         let expected = match text {
             "power-of-choice" => 8,
             "power-of-choice(d=9)" => 9,
@@ -202,7 +209,7 @@ fn who_asks_and_who_wants_sketches() {
         };
         assert_eq!(asked, expected, "{text}");
         let wants = text == "clustered(by=2)" || text.starts_with("divfl");
-        assert_eq!(selector.policy().wants_sketches(), wants, "{text}");
+        assert_eq!(selector.policy().needs().update_sketches, wants, "{text}");
     }
     assert_eq!(default_weighting(&policy("clustered")), Weighting::DrawCount);
     assert_eq!(default_weighting(&policy("power-of-choice")), Weighting::Uniform);
@@ -218,9 +225,9 @@ fn answers_to_what_is_asked_decide() {
     let old: Vec<Report> = (0..12).map(|client| report(client, client as f32)).collect();
     selector.finish(&old).unwrap();
     assert_eq!(selector.select(Availability::Everyone).unwrap().clients, [9, 10, 11]);
-    let asked = selector.asks(Availability::Everyone).unwrap();
+    let asked = asked(&selector, Availability::Everyone);
     let said: Vec<Report> = asked.iter().map(|&c| report(c, -(c as f32))).collect();
-    selector.note(&said).unwrap();
+    selector.observe(&said).unwrap();
     assert_eq!(selector.select(Availability::Everyone).unwrap().clients, [0, 1, 2]);
     assert_eq!(selector.round(), 1);
 }
@@ -236,7 +243,7 @@ fn similarity_gives_cohorts_with_every_kind() {
             .zip(&sketches)
             .map(|(client, sketch)| Report { sketch: Some(sketch), ..Report::plain(client) })
             .collect();
-        selector.note(&said).unwrap();
+        selector.observe(&said).unwrap();
         let kinds = |_| {
             let cohort = selector.select(Availability::Everyone).unwrap().clients;
             let reports: Vec<Report> = cohort.iter().map(|&c| Report::plain(c)).collect();
@@ -278,7 +285,7 @@ fn time_of_a_selection() {
             let setting = uneven(clients as u32, cohort);
             let mut selector =
                 Selector::new(&policy(text), setting, Seed(1), Start::Stationary).unwrap();
-            selector.note(&said).unwrap();
+            selector.observe(&said).unwrap();
             let mut best = f64::INFINITY;
             for _ in 0..5 {
                 let start = std::time::Instant::now();

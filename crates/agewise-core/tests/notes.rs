@@ -11,7 +11,7 @@ use agewise_core::theory::{
     BoundConstants, ConvergenceBound, cohort_size, rhythm, subset_weights, with_replacement,
 };
 use agewise_core::{
-    AgeLaw, Seed, Selector, Setting, SizeLaw, Sizes, Start, Weighting, build_policy,
+    AgeLaw, Seed, Selector, Setting, SizeDistribution, Sizes, Start, Weighting, build_policy,
 };
 use common::{mean_and_error, play, policy, run, setting, skipping};
 
@@ -117,7 +117,7 @@ fn oldest_first_reaches_the_least_sigma_and_the_least_variance() {
 }
 
 fn zipf_sizes() -> impl Iterator<Item = Sizes> {
-    (0..200).map(|seed| SizeLaw::Zipf(2.0).draw(100, Seed(seed)).unwrap())
+    (0..200).map(|seed| SizeDistribution::Zipf(2.0).draw(100, Seed(seed)).unwrap())
 }
 
 /// Theorem 4 is (1 - sum q^2)/m, and sum q^2 >= 1/n: the ceiling holds for all sizes, so the paper's 0.116
@@ -140,7 +140,11 @@ fn drawing_with_replacement_stays_under_its_ceiling() {
     let sizes = zipf_sizes().next().unwrap();
     let squares: f64 = (0..100).map(|client| sizes.share(client).powi(2)).sum();
     assert!((with_replacement::sigma(&sizes, 15) - (1.0 - squares) / 15.0).abs() < 1e-14);
-    for law in [SizeLaw::LogNormal(0.3), SizeLaw::LogNormal(3.0), SizeLaw::Zipf(1.3)] {
+    for law in [
+        SizeDistribution::LogNormal(0.3),
+        SizeDistribution::LogNormal(3.0),
+        SizeDistribution::Zipf(1.3),
+    ] {
         let sizes = law.draw(100, Seed(7)).unwrap();
         assert!(with_replacement::sigma(&sizes, 15) < ceiling, "{law}");
     }

@@ -8,8 +8,8 @@ mod common;
 
 use agewise_core::metrics::Intervals;
 use agewise_core::{
-    AgeLaw, EmptyCohort, LawFamily, Seed, Selector, Setting, SettingParams, SizeLaw, Sizes, Start,
-    Weighting, build_policy, proportional_rates,
+    AgeLaw, EmptyCohort, LawFamily, Seed, Selector, Setting, SettingParams, SizeDistribution,
+    Sizes, Start, Weighting, build_policy, proportional_rates,
 };
 use common::{mean_and_error, play, policy, run, setting};
 
@@ -27,7 +27,7 @@ fn with_rates(sizes: Vec<f64>, rates: Vec<f64>, cohort: u64) -> Setting {
 /// 40 clients, 10 per round, rates in proportion to log-normal sizes: from about 0.1 to under 1, so that
 /// some 1/r are above `max_age` and none is 1.
 fn moderate_rates() -> Setting {
-    let drawn = SizeLaw::LogNormal(0.5).draw(40, Seed(3)).unwrap();
+    let drawn = SizeDistribution::LogNormal(0.5).draw(40, Seed(3)).unwrap();
     let sizes: Vec<f64> = (0..40).map(|client| drawn.of(client)).collect();
     let rates = proportional_rates(&sizes, 10.0).unwrap();
     assert!(rates.iter().all(|&rate| rate < 0.99), "{rates:?}");
@@ -152,7 +152,7 @@ fn sigma_with_own_rates_is_as_theory_says() {
                         Seed(seed),
                         Start::Stationary,
                     );
-                    let mut selector = selector.unwrap().weighing(weighting);
+                    let mut selector = selector.unwrap().with_weighting(weighting);
                     let mut metrics =
                         agewise_core::metrics::Participation::new(setting.clients(), &[]);
                     // As many rounds as theory replays for `phased`, which does not depend on the seed.

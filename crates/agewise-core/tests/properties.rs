@@ -86,7 +86,7 @@ proptest! {
         let m = setting.cohort() as usize;
         let rule = setting.empty_cohort();
         let selector = Selector::new(&spec, setting, Seed(seed), start).unwrap();
-        let mut selector = selector.weighing(weighting);
+        let mut selector = selector.with_weighting(weighting);
         let mut naive: Vec<u64> = selector.ages().iter().collect();
         if start == Start::Cold {
             prop_assert!(naive.iter().all(|&age| age == 0));
@@ -135,7 +135,7 @@ fn a_forced_client_without_data_has_a_weight_that_is_a_number() {
     let sizes = Some(Sizes::new(vec![0.0, 0.0, 5.0]).unwrap());
     let setting = SettingParams { sizes, ..SettingParams::new(3, 2, 4) }.check().unwrap();
     let selector = Selector::new(&policy("probabilistic"), setting, Seed(1), Start::Cold).unwrap();
-    let mut selector = selector.weighing(Weighting::Unbiased);
+    let mut selector = selector.with_weighting(Weighting::Unbiased);
     let cohort = selector.select(Availability::Only(&[true, true, false])).unwrap();
     assert!(cohort.forced && cohort.clients.len() == 1);
     assert_eq!(cohort.weights, [0.0]);

@@ -1,72 +1,24 @@
-//! Figures and reports of agewise: a small chart grammar, drawn as SVG, and as PNG from the same
-//! SVG, and pages that hold figures, tables and text in one HTML file.
+//! What people see of experiments and of the theory: tables, figures, findings and pages.
 //!
-//! A [`Figure`] holds [`Panel`]s, [`HeatMap`]s and [`IntervalPlot`]s; a panel holds two [`Axis`]
-//! and any number of [`Series`], which may have a band of uncertainty. Series of the same name
-//! look alike in all panels and share one entry in the legend. Nothing in the data can make
-//! drawing fail: what cannot be shown is left out, and a panel without anything to show says so.
-//! A [`Page`] is a self-contained report.
-//!
-//! ```
-//! use agewise_report::{Axis, Figure, Panel, Series, SeriesStyle};
-//!
-//! let chance = Panel::new(
-//!     "Chance to take part, by age",
-//!     Axis::linear("age (rounds)").integer_ticks(),
-//!     Axis::linear("probability").range(0.0, 1.0),
-//! )
-//! .series(Series::new("random", SeriesStyle::Line, (0..=10).map(|age| (f64::from(age), 0.15))));
-//! let figure = Figure::new("Who takes part").panel(chance).caption("15 of 100 clients a round.");
-//! assert!(figure.to_svg().starts_with("<svg"));
-//! ```
-//!
-//! How it works: the layout measures all text with the embedded font, gives every block its
-//! room, and writes SVG elements from back to front. The SVG has no ids, so any number of figures
-//! can stand in one page. Colours, sizes and spacing are in one module, `theme`; the looks of the
-//! series are in `palette`, the colours of heat maps in `color_scale`, and the looks of pages in
-//! `page.css`.
+//! A [`ReportSection`] is one experiment in a report. Its parts appear where there is something to show: learning where
+//! the experiment trains, closed forms beside what was measured where the world is that of the theory, and who was
+//! reached where it is not. [`page`] puts one or several experiments of any kind into one page.
 
-mod axes;
-mod axis;
-mod bands;
-mod bars;
-mod chart;
-mod color_scale;
-mod decimate;
-mod error;
-mod figure;
-mod geometry;
-mod heat_cells;
-mod heat_map;
-mod heat_plot;
-mod interval_chart;
-mod interval_marks;
-mod interval_plot;
-mod layout;
-mod legend;
-mod marks;
+#![forbid(unsafe_code)]
+
+pub mod data;
+mod figures;
+mod findings;
+pub mod format;
+mod methods;
 mod page;
-mod palette;
-mod panel;
-mod plot;
-mod raster;
-mod references;
-mod save;
-mod series;
-mod svg;
-mod text;
-mod theme;
-mod tick_labels;
-mod ticks;
+mod section;
+mod series_style;
+mod summary_table;
+mod tables;
+pub mod theory;
 
-pub use axis::Axis;
-pub use chart::Chart;
-pub use error::DrawError;
-pub use figure::Figure;
-pub use heat_map::HeatMap;
-pub use interval_plot::{IntervalPlot, IntervalRow};
-pub use legend::LegendPosition;
-pub use page::{Cell, Column, KeyFigure, Page, Table};
-pub use panel::{Panel, ReferenceLine};
-pub use save::{is_temporary, write_atomically};
-pub use series::{Series, SeriesStyle};
+pub use figures::ReportFigure;
+pub use page::page;
+pub use section::{ReportError, ReportSection};
+pub use summary_table::SummaryTable;

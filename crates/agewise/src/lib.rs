@@ -1,47 +1,39 @@
 //! agewise: balanced client participation in federated learning. Who trains next?
 //!
-//! This crate is the front door: it re-exports the rooms of the house and holds the `agewise` command.
+//! Age of Information is the number of rounds since a client was last credited. Policies that follow it
+//! load clients evenly; this crate selects with them, compares them by training, and says what differs.
 //!
-//! - [`compare`][]: the main job, policies side by side by training.
-//! - [`core`][]: ages, policies, theory, participation metrics.
-//! - [`learn`][]: the learning engine.
-//! - [`net`][]: the deployment: a coordinator, and clients that decide by themselves.
-//! - [`data`][]: data sets on this machine.
-//! - [`report`][]: figures.
-//! - [`sim`][]: the simulators of selection and of training.
-//! - [`theory`][]: what the policies do, before anything is run.
+//! This is the facade: [`prelude`] has the names that most programs need, and each room of the house is a
+//! module. `docs/extending.md` has complete programs.
+//!
+//! - [`selection`][]: populations, policies, theory, participation metrics.
+//! - [`train`][]: data, models, tasks, local training, aggregation.
+//! - [`experiment`][]: variants side by side, with training or without.
+//! - [`report`][]: tables, findings and pages of experiments and of the theory.
+//! - [`plot`][]: figures.
 //!
 //! ```
-//! use agewise::core::{PolicySpec, SettingParams};
-//! use agewise::theory::{TheoryReport, TheoryRequest};
+//! use agewise::prelude::*;
 //!
 //! let setting = SettingParams::new(100, 15, 10).check()?;
-//! let policies = PolicySpec::parse_list("random,oldest-first")?;
-//! let report = TheoryReport::new(&TheoryRequest::new(setting, policies))?;
-//! assert!((report.policies[0].theory.var_interval - 37.8).abs() < 0.1);
-//! assert!((report.policies[1].theory.var_interval - 0.22).abs() < 0.01);
-//! # Ok::<(), agewise::core::Error>(())
+//! let policy = PolicySpec::named("oldest-first");
+//! let mut selector = Selector::new(&policy, setting, Seed(1), Start::Stationary)?;
+//! let cohort = selector.select(Availability::Everyone)?;
+//! assert_eq!(cohort.clients.len(), 15);
+//! # Ok::<(), agewise::selection::Error>(())
 //! ```
 
-pub use agewise_core as core;
-pub use agewise_learn as learn;
-#[cfg(feature = "command")]
-pub use agewise_net as net;
+#![forbid(unsafe_code)]
+
+pub use agewise_core as selection;
+pub use agewise_experiment as experiment;
+pub use agewise_plot as plot;
 pub use agewise_report as report;
-pub use agewise_sim as sim;
+pub use agewise_train as train;
 
-#[cfg(feature = "command")]
-pub mod cli;
-pub mod compare;
-mod csv;
-pub mod data;
-mod format;
-mod looks;
-pub mod run_folder;
-pub mod simulate;
-pub mod theory;
+pub mod prelude;
 
-/// The examples of docs/extending.md, run as tests.
+/// The programs of docs/extending.md, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/extending.md")]
 mod extending {}

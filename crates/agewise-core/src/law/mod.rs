@@ -138,7 +138,7 @@ pub(crate) fn check_max_age(max_age: u64) -> Result<u32> {
 }
 
 /// Checks a target interval (rounds between two selections, n/m).
-fn check_interval(interval: f64) -> Result<f64> {
+pub(crate) fn check_interval(interval: f64) -> Result<f64> {
     if interval.is_finite() && interval >= 1.0 {
         Ok(interval)
     } else {

@@ -18,12 +18,13 @@
 //! - Who is away: n is the number of available clients.
 
 use super::sampling::{
-    alike as uniformly, cohort, number_option, round_at_random,
-    streams::{ALIKE, BY_WEIGHT, ROUNDING},
-    successive, unknown_ages, whole_option,
+    into_picks, number_option, round_at_random,
+    streams::{BY_WEIGHT, ROUNDING, UNIFORM},
+    successive, uniform_sample, unknown_ages, whole_option,
 };
-use crate::policy::{Pick, Policy, PolicyEntry, Round, alike};
+use crate::policy::{LossNeed, Needs, Policy, PolicyEntry, Probe, ProbeKind, uniform_inclusion};
 use crate::random::{Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::weighting::Weighting;
 
@@ -37,7 +38,10 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         ("alpha1", "the share of clients with the lowest valuations that are left out; 0.75"),
         ("alpha2", "how steeply the chance of a client grows with its valuation; 0.01"),
         ("alpha3", "the share of the cohort that is drawn uniformly; 0.1"),
-        ("whole", "1: losses of all samples, and a question before the first round; 0: of batches; 1"),
+        (
+            "whole",
+            "1: losses of all samples, and a question before the first round; 0: of batches; 1",
+        ),
     ],
     needs_options: false,
     weighting: Weighting::DataSize,
@@ -104,50 +108,49 @@ impl Policy for Active {
         let mut chosen = successive(&above, places - uniform, &round.lots(BY_WEIGHT));
         chosen.sort_unstable();
         let others = round.available().filter(|client| chosen.binary_search(client).is_err());
-        let rest = uniformly(others.collect(), places - chosen.len(), &round.lots(ALIKE));
-        cohort(chosen.into_iter().chain(rest))
+        let rest = uniform_sample(others.collect(), places - chosen.len(), &round.lots(UNIFORM));
+        into_picks(chosen.into_iter().chain(rest))
     }
 
     /// Nobody knows it, because it depends on the losses: as if all were alike.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        alike(round, clients)
+        uniform_inclusion(round, clients)
     }
 
-    fn learns_from_training(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        let loss = if self.whole { LossNeed::WholeData } else { LossNeed::WhileTraining };
+        Needs { training: true, loss, ..Needs::default() }
     }
 
-    fn wants_whole_losses(&self) -> bool {
-        self.whole
-    }
-
-    fn asks(&self, round: &Round<'_>) -> Vec<u32> {
+    /// Before the first round, the losses of those of whom none is known.
+    fn probes(&self, round: &Round<'_>) -> Vec<Probe> {
         let unknown = |client: &u32| round.reports().loss(*client).is_none();
         let asks = self.whole && round.number() == 0;
-        round.available().filter(|client| asks && unknown(client)).collect()
+        Probe::all(ProbeKind::Loss, round.available().filter(|client| asks && unknown(client)))
     }
 
-    fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
         unknown_ages(setting)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::scene::Scene;
+    use super::super::test_support::TestRound;
 
     /// p_k from the formulas, for one draw of four clients of whom two are above the cut: 40,000 seeds, 5 deviations.
     #[test]
     fn chances_are_those_of_the_formula() {
-        let scene = Scene::sized(vec![4.0, 9.0, 1.0, 16.0], 1).losses(&[1.0, 0.5, 2.5, 0.2]);
+        let setup = TestRound::sized(vec![4.0, 9.0, 1.0, 16.0], 1).losses(&[1.0, 0.5, 2.5, 0.2]);
         // Valuations 2, 1.5, 2.5 and 0.8.
-        let shares = scene.shares("active(alpha1=0.5, alpha2=2, alpha3=0)", 40_000);
+        let shares = setup.shares("active(alpha1=0.5, alpha2=2, alpha3=0)", 40_000);
         let p = 1.0 / (1.0 + f64::exp(2.0 * 0.5));
         assert!((shares[0] - p).abs() < 0.0125 && (shares[2] - (1.0 - p)).abs() < 0.0125);
         assert_eq!((shares[1], shares[3]), (0.0, 0.0));
         // One of two places is uniform among those that the first leaves.
-        let scene = Scene { setting: Scene::sized(vec![4.0, 9.0, 1.0, 16.0], 2).setting, ..scene };
-        let shares = scene.shares("active(alpha1=0.5, alpha2=2, alpha3=0.5)", 40_000);
+        let setup =
+            TestRound { setting: TestRound::sized(vec![4.0, 9.0, 1.0, 16.0], 2).setting, ..setup };
+        let shares = setup.shares("active(alpha1=0.5, alpha2=2, alpha3=0.5)", 40_000);
         for (seen, first) in shares.iter().zip([p, 0.0, 1.0 - p, 0.0]) {
             assert!((seen - first - (1.0 - first) / 3.0).abs() < 0.0125, "{shares:?}");
         }
@@ -157,8 +160,8 @@ mod tests {
     #[test]
     fn more_data_is_worth_more() {
         let (sizes, losses) = ([100.0, 4.0], [0.5f32, 1.0]);
-        let scene = Scene::sized(sizes.to_vec(), 1).losses(&losses);
-        assert_eq!(scene.cohort("active(alpha1=0.5, alpha3=0)", 1), [0]);
+        let setup = TestRound::sized(sizes.to_vec(), 1).losses(&losses);
+        assert_eq!(setup.cohort("active(alpha1=0.5, alpha3=0)", 1), [0]);
         let wrong = |client: usize| f64::from(losses[client]) / f64::sqrt(sizes[client]);
         assert!(wrong(1) > wrong(0));
     }
@@ -166,18 +169,18 @@ mod tests {
     #[test]
     fn who_was_never_tried_is_worth_as_much_as_the_best() {
         let losses: Vec<f32> = (0..18).map(|client| 1.0 + client as f32).collect();
-        let scene = Scene::new(20, 1).losses(&losses);
-        let shares = scene.shares("active(alpha1=0.85, alpha2=0, alpha3=0)", 6_000);
+        let setup = TestRound::new(20, 1).losses(&losses);
+        let shares = setup.shares("active(alpha1=0.85, alpha2=0, alpha3=0)", 6_000);
         // Three are above the cut: the best that is known and the two unknown ones.
         assert!(shares[17..].iter().all(|share| (share - 1.0 / 3.0).abs() < 0.031), "{shares:?}");
-        let nobody = Scene::new(20, 4).shares("active", 8_000);
+        let nobody = TestRound::new(20, 4).shares("active", 8_000);
         assert!(nobody.iter().all(|share| (share - 0.2).abs() < 0.023), "{nobody:?}");
     }
 
     #[test]
     fn the_uniform_share_has_the_right_mean_in_small_cohorts() {
         let losses: Vec<f32> = (0..20).map(|client| client as f32).collect();
-        let shares = Scene::new(20, 5).losses(&losses).shares("active", 8_000);
+        let shares = TestRound::new(20, 5).losses(&losses).shares("active", 8_000);
         // The fifteen below the cut get half a place together, the fifth place being uniform in half of the rounds:
         // then it is among 15 of them and the one that is left.
         let below: f64 = shares[..15].iter().sum();
@@ -188,13 +191,13 @@ mod tests {
     fn extreme_options_fill_the_cohort() {
         let losses: Vec<f32> = (0..9).map(|client| f32::MAX / (client + 1) as f32).collect();
         let sizes = (0..12).map(|client| if client % 3 == 0 { 0.0 } else { 1e300 }).collect();
-        let scene = Scene::sized(sizes, 5).losses(&losses).without(&[2]);
+        let setup = TestRound::sized(sizes, 5).losses(&losses).without(&[2]);
         for options in ["alpha1=1", "alpha1=0, alpha2=1000000", "alpha3=1", "alpha1=1, alpha3=0"] {
-            assert_eq!(scene.cohort(&format!("active({options})"), 1).len(), 5, "{options}");
+            assert_eq!(setup.cohort(&format!("active({options})"), 1).len(), 5, "{options}");
         }
         for options in ["alpha1=1.1", "alpha2=inf", "alpha3=-0.1", "alpha2=nan"] {
             let spec = format!("active({options})").parse().unwrap();
-            assert!(super::super::build(&spec, &scene.setting).is_err(), "{options}");
+            assert!(super::super::build(&spec, &setup.setting).is_err(), "{options}");
         }
     }
 }

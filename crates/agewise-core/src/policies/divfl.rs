@@ -23,14 +23,16 @@
 //!   random ones. A cohort above 250 is then chosen in parts of that many, each among its own candidates.
 
 use super::sampling::{
-    cohort, shuffled, unknown_at_the_start,
-    streams::{ALIKE, STEP},
-    whole_option, unknown_ages,
+    into_picks, shuffled,
+    streams::{STEP, UNIFORM},
+    unknown_ages, unknown_at_the_start, whole_option,
 };
+use super::simd::squared_distance;
 use super::vectors::Vectors;
-use super::wide::squared_distance;
-use crate::policy::{Pick, Policy, PolicyEntry, Reports, Round, alike};
+use crate::policy::{Needs, Policy, PolicyEntry, Probe, ProbeKind, uniform_inclusion};
 use crate::random::{Lot, Lots, Seed, Stream};
+use crate::reports::Reports;
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::weighting::Weighting;
 use rand_core::Rng;
@@ -73,7 +75,7 @@ impl DivFl {
         }
         let reports = round.reports();
         let known = (0..round.setting().clients()).filter(|&c| reports.sketch(c).is_some());
-        let mut all = shuffled(known.collect(), &round.lots(ALIKE));
+        let mut all = shuffled(known.collect(), &round.lots(UNIFORM));
         all.truncate(MOST);
         let parts = if candidates.len() <= MOST { 1 } else { count.div_ceil(LARGEST_PART) };
         let from = |total: usize, part: usize| (total as u64 * part as u64 / parts as u64) as usize;
@@ -101,34 +103,33 @@ impl DivFl {
 impl Policy for DivFl {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
         let places = round.setting().cohort() as usize;
-        let order = shuffled(round.available().collect(), &round.lots(ALIKE));
+        let order = shuffled(round.available().collect(), &round.lots(UNIFORM));
         let (known, mut chosen): (Vec<u32>, Vec<u32>) =
             order.into_iter().partition(|&client| round.reports().sketch(client).is_some());
         chosen.truncate(places);
         let left = (places - chosen.len()).min(known.len());
         chosen.extend(self.represent(round, &known, left));
-        cohort(chosen)
+        into_picks(chosen)
     }
 
-    fn wants_sketches(&self) -> bool {
-        true
-    }
-
-    fn asks_sketches(&self, round: &Round<'_>) -> Vec<u32> {
-        if self.probes { unknown_at_the_start(round) } else { Vec::new() }
+    fn needs(&self) -> Needs {
+        Needs { training: true, update_sketches: true, ..Needs::default() }
     }
 
     /// Distances are of updates as they are: one of a single step would be near everything that is small.
-    fn asks_whole_rounds(&self) -> bool {
-        true
+    fn probes(&self, round: &Round<'_>) -> Vec<Probe> {
+        if !self.probes {
+            return Vec::new();
+        }
+        Probe::all(ProbeKind::UpdateRound, unknown_at_the_start(round))
     }
 
     /// Nobody knows it, because it depends on the updates: as if all were alike.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        alike(round, clients)
+        uniform_inclusion(round, clients)
     }
 
-    fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
         unknown_ages(setting)
     }
 }
@@ -258,7 +259,7 @@ impl Facilities {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scene::{Scene, vector};
+    use super::super::test_support::{TestRound, vector};
     use super::*;
 
     fn distance(a: &[f32], b: &[f32]) -> f64 {
@@ -274,10 +275,10 @@ mod tests {
         sketches.iter().map(nearest).sum()
     }
 
-    fn scene(case: u64, clients: u32, cohort: u32) -> (Scene, Vec<Vec<f32>>) {
+    fn setup(case: u64, clients: u32, cohort: u32) -> (TestRound, Vec<Vec<f32>>) {
         let sketches: Vec<Vec<f32>> = (0..clients).map(|client| vector(case, client, 6)).collect();
-        let scene = Scene::new(clients, cohort);
-        (scene.sketches(|client| Some(sketches[client as usize].clone())), sketches)
+        let setup = TestRound::new(clients, cohort);
+        (setup.sketches(|client| Some(sketches[client as usize].clone())), sketches)
     }
 
     /// Every step takes a client with which the cost is lowest, from the definition. (Two that are nearest to each
@@ -295,22 +296,22 @@ mod tests {
     #[test]
     fn the_choice_is_greedy() {
         for case in 0..30 {
-            let new = || scene(case, 12 + case as u32, 1 + case as u32 % 7);
+            let new = || setup(case, 12 + case as u32, 1 + case as u32 % 7);
             let ((everyone, sketches), (fewer, _)) = (new(), new());
             // Who is away is not chosen, but stood for.
-            for scene in [everyone, fewer.without(&[0, 3, 4])] {
-                let round = scene.round(case);
+            for setup in [everyone, fewer.without(&[0, 3, 4])] {
+                let round = setup.round(case);
                 let there: Vec<u32> = round.available().collect();
-                let all: Vec<u32> = (0..scene.setting.clients()).collect();
+                let all: Vec<u32> = (0..setup.setting.clients()).collect();
                 let lots = round.lots(Stream::LOT);
                 let facilities = Facilities::new(round.reports(), &there, &all, lots);
-                let chosen = facilities.choose(scene.setting.cohort() as usize);
+                let chosen = facilities.choose(setup.setting.cohort() as usize);
                 let mut members: Vec<u32> = chosen.into_iter().map(|index| there[index]).collect();
-                assert_greedy(&sketches, &scene.mask, &members);
+                assert_greedy(&sketches, &setup.mask, &members);
                 members.sort_unstable();
-                assert_eq!(scene.cohort("divfl", case), members);
+                assert_eq!(setup.cohort("divfl", case), members);
                 // Looking at everyone in each step is the same.
-                assert_eq!(scene.cohort("divfl(sample=99)", case), members);
+                assert_eq!(setup.cohort("divfl(sample=99)", case), members);
             }
         }
     }
@@ -319,28 +320,28 @@ mod tests {
     #[test]
     fn greedy_gains_enough() {
         for case in 0..20 {
-            let (scene, sketches) = scene(case, 11, 4);
+            let (setup, sketches) = setup(case, 11, 4);
             let pairs = sketches.iter().flat_map(|a| sketches.iter().map(|b| distance(a, b)));
             let nobody = 11.0 * pairs.fold(0.0, f64::max);
             let sets = (0u32..1 << 11).filter(|set| set.count_ones() == 4);
             let members = |set: u32| (0..11).filter(|i| set >> i & 1 == 1).collect::<Vec<u32>>();
             let costs = sets.map(|set| cost(&sketches, &members(set)));
             let best = nobody - costs.fold(f64::INFINITY, f64::min);
-            let gained = nobody - cost(&sketches, &scene.cohort("divfl", case));
+            let gained = nobody - cost(&sketches, &setup.cohort("divfl", case));
             assert!(gained <= best + 1e-4 && gained >= (1.0 - f64::exp(-1.0)) * best);
         }
     }
 
     #[test]
     fn a_step_that_looks_at_few_is_random_and_seldom_worse_than_chance() {
-        let (scene, sketches) = scene(1, 60, 5);
+        let (setup, sketches) = setup(1, 60, 5);
         let mut cohorts: Vec<Vec<u32>> =
-            (0..40).map(|seed| scene.cohort("divfl(sample=10)", seed)).collect();
+            (0..40).map(|seed| setup.cohort("divfl(sample=10)", seed)).collect();
         let mean = |cohorts: &[Vec<u32>]| {
             cohorts.iter().map(|cohort| cost(&sketches, cohort)).sum::<f64>() / 40.0
         };
-        let random: Vec<Vec<u32>> = (0..40).map(|seed| scene.cohort("random", seed)).collect();
-        let full = cost(&sketches, &scene.cohort("divfl", 1));
+        let random: Vec<Vec<u32>> = (0..40).map(|seed| setup.cohort("random", seed)).collect();
+        let full = cost(&sketches, &setup.cohort("divfl", 1));
         assert!(full < mean(&cohorts) && mean(&cohorts) < mean(&random));
         assert!(cohorts.iter().all(|cohort| cohort.len() == 5));
         cohorts.sort();
@@ -351,13 +352,13 @@ mod tests {
     #[test]
     fn who_was_never_heard_comes_first() {
         let known = |client: u32| client >= 3;
-        let scene =
-            Scene::new(20, 5).sketches(|client| known(client).then(|| vector(2, client, 4)));
+        let setup =
+            TestRound::new(20, 5).sketches(|client| known(client).then(|| vector(2, client, 4)));
         for seed in 0..10 {
-            let cohort = scene.cohort("divfl", seed);
+            let cohort = setup.cohort("divfl", seed);
             assert!(cohort.len() == 5 && cohort.starts_with(&[0, 1, 2]), "{cohort:?}");
         }
-        let nobody = Scene::new(20, 5).shares("divfl", 8_000);
+        let nobody = TestRound::new(20, 5).shares("divfl", 8_000);
         // A deviation of 0.0049; 5 of them.
         assert!(nobody.iter().all(|share| (share - 0.25).abs() < 0.025), "{nobody:?}");
     }
@@ -369,9 +370,9 @@ mod tests {
                 let (kind, own) = (vector(3, client % 8, 16), vector(4, client, 16));
                 kind.into_iter().zip(own).map(|(kind, own)| kind + 0.05 * own).collect()
             };
-            let scene = Scene::new(clients, 8).sketches(|client| Some(like(client)));
+            let setup = TestRound::new(clients, 8).sketches(|client| Some(like(client)));
             let mut kinds: Vec<u32> =
-                scene.cohort("divfl", 5).into_iter().map(|client| client % 8).collect();
+                setup.cohort("divfl", 5).into_iter().map(|client| client % 8).collect();
             kinds.sort_unstable();
             assert_eq!(kinds, (0..8).collect::<Vec<u32>>(), "{clients} clients");
         }
@@ -380,8 +381,8 @@ mod tests {
     #[test]
     fn large_cohorts_are_complete() {
         for (clients, places) in [(1_003, 1_002), (1_500, 700), (1_200, 1_200), (1_001, 1)] {
-            let (scene, _) = scene(6, clients, places);
-            let cohort = scene.cohort("divfl", 1);
+            let (setup, _) = setup(6, clients, places);
+            let cohort = setup.cohort("divfl", 1);
             assert_eq!(cohort.len(), places as usize);
             assert!(cohort.windows(2).all(|pair| pair[0] < pair[1]));
         }
@@ -395,10 +396,10 @@ mod tests {
             2 => vec![0.0, 0.0],
             _ => vec![1e-45, 1.0],
         };
-        let scene = Scene::new(12, 6).sketches(|client| Some(wild(client)));
-        assert_eq!(scene.cohort("divfl", 1).len(), 6);
-        assert_eq!(scene.cohort("divfl(sample=3)", 1).len(), 6);
-        let equal = Scene::new(12, 4).sketches(|_| Some(vec![1.0, 2.0])).shares("divfl", 3_000);
+        let setup = TestRound::new(12, 6).sketches(|client| Some(wild(client)));
+        assert_eq!(setup.cohort("divfl", 1).len(), 6);
+        assert_eq!(setup.cohort("divfl(sample=3)", 1).len(), 6);
+        let equal = TestRound::new(12, 4).sketches(|_| Some(vec![1.0, 2.0])).shares("divfl", 3_000);
         // Ties are random: a deviation of 0.0086, 5 of them.
         assert!(equal.iter().all(|share| (share - 1.0 / 3.0).abs() < 0.043), "{equal:?}");
     }

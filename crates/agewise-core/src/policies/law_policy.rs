@@ -3,8 +3,9 @@
 
 use crate::error::Result;
 use crate::law::{AgeLaw, LawFamily, Laws};
-use crate::policy::{LocalRule, Pick, Plan, Policy, Round, ask_everyone};
+use crate::policy::{LocalRule, Plan, Policy, ask_everyone};
 use crate::random::{Lot, Lots, Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::{EmptyCohort, Setting};
 use crate::theory::independent::{IndependentSigma, sigma, weighted_sigma};
 use crate::theory::subset_weights::{SizeClass, gather};
@@ -34,12 +35,7 @@ impl LawPolicy {
 
     /// Laws that the user gave.
     pub(super) fn new(laws: Laws, setting: &Setting) -> Self {
-        let forced = match setting.empty_cohort() {
-            EmptyCohort::ForceOne => {
-                empty_probability(&laws, setting) / f64::from(setting.clients())
-            }
-            EmptyCohort::Skip => 0.0,
-        };
+        let forced = forced_probability(&laws, setting);
         Self { laws, family: None, forced }
     }
 
@@ -89,7 +85,7 @@ impl Policy for LawPolicy {
         clients.iter().map(|&client| self.laws.of(client).rate() + self.forced).collect()
     }
 
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
         let lot = |client: u32| lots.of(u64::from(client));
         if let Some(law) = self.laws.common() {
@@ -136,6 +132,14 @@ impl Policy for LawPolicy {
         }))
     }
 
+    fn population_changed(&mut self, setting: &Setting) -> Result<()> {
+        if let Some(family) = self.family {
+            self.laws = setting.laws(family)?;
+        }
+        self.forced = forced_probability(&self.laws, setting);
+        Ok(())
+    }
+
     fn local_rule(&self) -> Option<&dyn LocalRule> {
         Some(self)
     }
@@ -152,6 +156,14 @@ impl Policy for LawPolicy {
 impl LocalRule for LawPolicy {
     fn takes_part(&self, _round: u64, client: u32, age: u64, lot: Lot) -> bool {
         self.laws.of(client).takes_part(age, lot)
+    }
+}
+
+/// The chance that a given client is the one that is forced into an empty cohort.
+fn forced_probability(laws: &Laws, setting: &Setting) -> f64 {
+    match setting.empty_cohort() {
+        EmptyCohort::ForceOne => empty_probability(laws, setting) / f64::from(setting.clients()),
+        EmptyCohort::Skip => 0.0,
     }
 }
 

@@ -1,44 +1,50 @@
 //! The policies, one file each, and the registry in which they are found by name.
 //!
-//! A new policy is one file that ends in a `pub(super) const ENTRY: PolicyEntry`, and one line below.
+//! A new policy is one file that ends in a `pub(super) const ENTRY: PolicyEntry`, and two lines below.
 
 use crate::error::{Error, Result};
-use crate::policy::{Policy, PolicyEntry};
+use crate::policy::{Policy, PolicyEntry, PolicySpec};
 use crate::setting::Setting;
-use crate::spec::PolicySpec;
 
-macro_rules! register {
-    ($($module:ident),+ $(,)?) => {
-        $(mod $module;)+
-        /// Every policy, in the order in which they are listed.
-        pub const POLICIES: &[PolicyEntry] = &[$($module::ENTRY),+];
-    };
-}
-
-register![
-    random,
-    probabilistic,
-    markov_optimal,
-    markov_linear,
-    markov_custom,
-    oldest_first,
-    phased,
-    round_robin,
-    age_herding,
-    power_of_choice,
-    active,
-    clustered,
-    divfl,
-    oort,
-];
-
+mod active;
+mod age_herding;
+mod clustered;
+mod divfl;
+mod hierarchical;
 mod law_policy;
+mod markov_custom;
+mod markov_linear;
+mod markov_optimal;
+mod oldest_first;
+mod oort;
+mod phased;
+mod power_of_choice;
+mod probabilistic;
+mod random;
+mod round_robin;
 mod sampling;
+mod simd;
 #[cfg(test)]
-mod scene;
+mod test_support;
 mod vectors;
-mod ward;
-mod wide;
+
+/// Every policy, in the order in which they are listed.
+pub const POLICIES: &[PolicyEntry] = &[
+    random::ENTRY,
+    probabilistic::ENTRY,
+    markov_optimal::ENTRY,
+    markov_linear::ENTRY,
+    markov_custom::ENTRY,
+    oldest_first::ENTRY,
+    phased::ENTRY,
+    round_robin::ENTRY,
+    age_herding::ENTRY,
+    power_of_choice::ENTRY,
+    active::ENTRY,
+    clustered::ENTRY,
+    divfl::ENTRY,
+    oort::ENTRY,
+];
 
 /// The policy of this name.
 pub fn find(name: &str) -> Result<&'static PolicyEntry> {

@@ -6,8 +6,9 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round, alike};
+use crate::policy::{Plan, Policy, PolicyEntry, Ranking, uniform_inclusion};
 use crate::random::{Lots, Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
 use crate::weighting::Weighting;
@@ -34,11 +35,11 @@ impl Policy for OldestFirst {
     }
 
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        alike(round, clients)
+        uniform_inclusion(round, clients)
     }
 
     /// m clients of each age, who is which being random: the only steady state there is.
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
         let mut order: Vec<u32> = (0..setting.clients()).collect();
         order.sort_unstable_by_key(|&client| (lots.of(u64::from(client)), client));

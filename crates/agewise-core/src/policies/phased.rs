@@ -14,15 +14,17 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{LocalRule, Pick, Policy, PolicyEntry, Round};
+use crate::policy::{LocalRule, Policy, PolicyEntry};
 use crate::random::{Chance, Lot, Lots, Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::{EmptyCohort, Setting};
 use crate::theory::replay::{MOST_DECISIONS, replay};
-use crate::theory::rhythm::{self, TURN, phase, position};
+use crate::theory::rhythm::{self, phase, position};
 use crate::theory::windows::{rhythm_window_sd, rhythms_window_sd};
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, unbiased_sigma};
 use crate::weighting::Weighting;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "phased",
@@ -51,12 +53,14 @@ struct Place {
 
 #[derive(Debug)]
 struct Phased {
-    setting: Setting,
+    clients: u32,
+    /// The rates of clients that have their own, and the rate and the step of those that have none.
+    rates: Option<Arc<[f64]>>,
+    common_rate: f64,
+    common_step: u128,
     /// The share of clients that swap in a cycle, and the same as a chance.
     share: f64,
     reshuffle: Chance,
-    /// The step of clients without a rate of their own.
-    common_step: u128,
     /// The rounds after which phases may be swapped.
     cycle: u64,
     /// The places of all clients in the cycle of this number, so that a round need not replay the
@@ -67,10 +71,16 @@ struct Phased {
 impl Phased {
     fn new(setting: &Setting, reshuffle: f64) -> Self {
         Self {
-            setting: setting.clone(),
+            clients: setting.clients(),
+            rates: setting.shared_rates(),
+            common_rate: setting.common_rate(),
+            // n/m is a fraction and gives an exact step.
+            common_step: match setting.own_interval() {
+                None => rhythm::step(setting.cohort(), setting.clients()),
+                Some(interval) => rhythm::step_of_rate(1.0 / interval),
+            },
             share: reshuffle,
             reshuffle: Chance::new(reshuffle),
-            common_step: rhythm::step(setting.cohort(), setting.clients()),
             cycle: setting.interval().ceil() as u64,
             places: (0, Vec::new()),
         }
@@ -78,9 +88,9 @@ impl Phased {
 
     /// The client's rate, as a step on the circle of phases.
     fn step(&self, client: u32) -> u128 {
-        match self.setting.rates() {
+        match &self.rates {
             None => self.common_step,
-            Some(rates) => ((rates[client as usize] * TURN as f64).ceil() as u128).min(TURN),
+            Some(rates) => rhythm::step_of_rate(rates[client as usize]),
         }
     }
 
@@ -97,7 +107,7 @@ impl Phased {
     /// The place after the swaps at the beginning of one cycle. They are the same for every run: all
     /// clients must know them, and nothing is won by hiding them.
     fn swap(&self, place: Place, cycle: u64) -> Place {
-        let clients = u64::from(self.setting.clients());
+        let clients = u64::from(self.clients);
         let lots = Lots::new(Seed(0), Stream::RESHUFFLE, cycle);
         let mirror = (u128::from(lots.of(u64::MAX).bits()) * u128::from(clients)) >> 64;
         let partner = ((mirror as u64 + clients - u64::from(place.slot)) % clients) as u32;
@@ -112,7 +122,7 @@ impl Phased {
     /// The place of one client, found by replaying the swaps.
     fn place(&self, client: u32, round: u64) -> Place {
         let first = Self::first_place(client);
-        if self.reshuffle == Chance::NEVER || client >= self.setting.clients() {
+        if self.reshuffle == Chance::NEVER || client >= self.clients {
             return first;
         }
         (1..=round / self.cycle).fold(first, |place, cycle| self.swap(place, cycle))
@@ -124,7 +134,7 @@ impl Phased {
         let (mut known, mut places) = std::mem::take(&mut self.places);
         if places.is_empty() || known > cycle {
             known = 0;
-            places = (0..self.setting.clients()).map(Self::first_place).collect();
+            places = (0..self.clients).map(Self::first_place).collect();
         }
         for cycle in known + 1..=cycle {
             for place in &mut places {
@@ -152,22 +162,18 @@ impl Phased {
     }
 
     /// Cohort sizes and Sigma over a whole period; by counting where asking everyone takes too long.
-    fn cohorts(&self, weighting: Weighting) -> Cohorts {
+    fn cohorts(&self, setting: &Setting, weighting: Weighting) -> Cohorts {
         const LONGEST: u64 = 4_096;
-        let setting = &self.setting;
+        let fraction = setting.rates().is_none() && setting.own_interval().is_none();
         let clients = u64::from(setting.clients());
-        let period = match setting.rates() {
-            None => rhythm::period(setting.clients(), setting.cohort()),
-            Some(_) => LONGEST,
-        };
+        let period =
+            if fraction { rhythm::period(setting.clients(), setting.cohort()) } else { LONGEST };
         let rounds = period.min(LONGEST);
-        if rounds * clients <= MOST_DECISIONS || setting.rates().is_some() {
+        if rounds * clients <= MOST_DECISIONS || !fraction {
             let rounds = rounds.min(MOST_DECISIONS / clients).max(1);
-            let due = |round: u64, client| {
-                self.is_due(Self::first_place(client), round, client, 0)
-            };
+            let due = |round: u64, client| self.is_due(Self::first_place(client), round, client, 0);
             let replay = replay(setting, weighting, rounds, due);
-            let exact = rounds == period && setting.rates().is_none();
+            let exact = rounds == period && fraction;
             let sigma = Sigma { value: replay.sigma, exact };
             return Cohorts { sizes: replay.cohort_sizes, sigma: Some(sigma) };
         }
@@ -236,18 +242,22 @@ impl Policy for Phased {
     }
 
     fn inclusion(&self, _round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        clients.iter().map(|&client| self.setting.rate(client)).collect()
+        let rate = |&client: &u32| match &self.rates {
+            None => self.common_rate,
+            Some(rates) => rates[client as usize],
+        };
+        clients.iter().map(rate).collect()
     }
 
     /// The rounds since the client was last due before round 0.
-    fn first_ages(&self, setting: &Setting, _seed: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, _seed: Seed) -> Vec<u64> {
         let age = |client| (u128::from(phase(client)) / self.step(client)) as u64;
         (0..setting.clients()).map(age).collect()
     }
 
     fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
         let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
-        let cohorts = self.cohorts(weighting);
+        let cohorts = self.cohorts(setting, weighting);
         let rounds = cohorts.sizes.len() as f64;
         let mean = cohorts.sizes.iter().sum::<u64>() as f64 / rounds;
         let deviations = cohorts.sizes.iter().map(|&size| (size as f64 - mean).powi(2));
@@ -266,6 +276,12 @@ impl Policy for Phased {
             ..theory
         };
         Ok(Some(self.with_swaps(with_rates(theory, setting)).with_sigma(sigma)))
+    }
+
+    /// Everyone's steps follow from n/m, and swaps from n. The places are found again in the next round.
+    fn population_changed(&mut self, setting: &Setting) -> Result<()> {
+        *self = Self::new(setting, self.share);
+        Ok(())
     }
 
     fn local_rule(&self) -> Option<&dyn LocalRule> {

@@ -3,8 +3,9 @@
 
 use crate::error::Result;
 use crate::law::{AgeLaw, IntervalMoments};
-use crate::policy::{Pick, Policy, PolicyEntry, Round};
+use crate::policy::{Policy, PolicyEntry};
 use crate::random::{Lot, Lots, Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::subset_weights::{SizeClass, gather};
 use crate::theory::windows::mixed_window_sd;
@@ -55,6 +56,11 @@ impl Policy for Probabilistic {
         true
     }
 
+    fn population_changed(&mut self, _setting: &Setting) -> Result<()> {
+        self.everyone = None;
+        Ok(())
+    }
+
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         let sizes = round.sizes();
         let total: f64 = round.available().map(|client| sizes.of(client)).sum();
@@ -67,7 +73,7 @@ impl Policy for Probabilistic {
     }
 
     /// Each client's age is geometric with its own chance of being drawn at all.
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         // A client without data is never drawn; it has waited as long as a very small one.
         const SMALLEST: f64 = 1e-9;
         let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
@@ -154,11 +160,7 @@ impl Urn {
             }
             first as u32
         });
-        Self::Sized {
-            guide: guide.collect(),
-            last: sums.partition_point(|&sum| sum < total),
-            sums,
-        }
+        Self::Sized { guide: guide.collect(), last: sums.partition_point(|&sum| sum < total), sums }
     }
 
     fn clients(&self) -> usize {

@@ -2,8 +2,9 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round, alike};
+use crate::policy::{Plan, Policy, PolicyEntry, Ranking, uniform_inclusion};
 use crate::random::{Lots, Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
 use crate::weighting::Weighting;
@@ -35,10 +36,10 @@ impl Policy for Random {
     }
 
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        alike(round, clients)
+        uniform_inclusion(round, clients)
     }
 
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         // Without memory the age is geometric, which is the steady state of a constant law.
         let Ok(law) = memoryless(setting) else {
             return Vec::new();

@@ -6,8 +6,9 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Plan, Policy, PolicyEntry, Ranking, Round, alike};
+use crate::policy::{Plan, Policy, PolicyEntry, Ranking, uniform_inclusion};
 use crate::random::Seed;
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::replay::{MOST_DECISIONS, replay};
 use crate::theory::rhythm;
@@ -37,11 +38,11 @@ impl Policy for RoundRobin {
     }
 
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        alike(round, clients)
+        uniform_inclusion(round, clients)
     }
 
     /// As if the last round had ended with the last client: the first clients have waited longest.
-    fn first_ages(&self, setting: &Setting, _seed: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, _seed: Seed) -> Vec<u64> {
         let clients = u64::from(setting.clients());
         let waited = |client: u64| (clients - 1 - client) / u64::from(setting.cohort());
         (0..clients).map(waited).collect()

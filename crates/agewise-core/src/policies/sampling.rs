@@ -2,10 +2,10 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
-use crate::policy::{Pick, Round};
+use crate::policy::PolicySpec;
 use crate::random::{Lot, Lots, Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
-use crate::spec::PolicySpec;
 use std::cmp::Ordering;
 
 /// Streams of the field; 1 to 8 belong to the core, 16 and above to the simulator.
@@ -15,7 +15,7 @@ pub(super) mod streams {
     /// Draws by size, valuation or utility.
     pub(in crate::policies) const BY_WEIGHT: Stream = Stream::custom(9);
     /// Draws in which all are alike: exploration, and random orders.
-    pub(in crate::policies) const ALIKE: Stream = Stream::custom(10);
+    pub(in crate::policies) const UNIFORM: Stream = Stream::custom(10);
     /// One draw for each distribution of clustered sampling.
     pub(in crate::policies) const CLUSTER: Stream = Stream::custom(11);
     /// Numbers that are rounded at random, once in a round.
@@ -61,7 +61,7 @@ fn gumbel(lot: Lot) -> f64 {
 }
 
 /// Draws `count` of the clients without replacement, all alike.
-pub(super) fn alike(clients: Vec<u32>, count: usize, lots: &Lots) -> Vec<u32> {
+pub(super) fn uniform_sample(clients: Vec<u32>, count: usize, lots: &Lots) -> Vec<u32> {
     let lot = |client: u32| (lots.of(u64::from(client)), client);
     first_by(clients, count, |&a, &b| lot(a).cmp(&lot(b)))
 }
@@ -79,7 +79,7 @@ pub(super) fn round_at_random(number: f64, lot: Lot) -> usize {
 }
 
 /// A cohort of clients that are chosen once.
-pub(super) fn cohort(clients: impl IntoIterator<Item = u32>) -> Vec<Pick> {
+pub(super) fn into_picks(clients: impl IntoIterator<Item = u32>) -> Vec<Pick> {
     let mut picks: Vec<Pick> = clients.into_iter().map(Pick::once).collect();
     picks.sort_unstable();
     picks

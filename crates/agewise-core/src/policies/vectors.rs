@@ -1,7 +1,7 @@
 //! Sketches side by side in one list of numbers, their products and distances.
 
-use super::wide::{self, dot, squared_distance};
-use crate::policy::Reports;
+use super::simd::{self, dot, squared_distance};
+use crate::reports::Reports;
 
 /// Vectors of one width.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Vectors {
     #[must_use]
     pub(super) fn at_unit_length(mut self) -> Self {
         for row in self.numbers.chunks_exact_mut(self.width) {
-            wide::scale(row, inverse_length(row));
+            simd::scale(row, inverse_length(row));
         }
         self
     }
@@ -65,7 +65,7 @@ impl Vectors {
 
     /// The inner products of all pairs, row by row.
     pub(super) fn products(&self) -> Vec<f64> {
-        wide::products(&self.numbers, self.width)
+        simd::products(&self.numbers, self.width)
     }
 
     /// The square of the distance between two of them.
@@ -86,7 +86,7 @@ pub(super) fn inverse_length(vector: &[f32]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Report;
+    use crate::reports::Report;
 
     fn reports(sketches: &[Option<&[f32]>]) -> Reports {
         let mut reports = Reports::default();

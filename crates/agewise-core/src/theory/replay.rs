@@ -1,7 +1,7 @@
 //! Policies without randomness repeat themselves: one period, played once, is their whole theory.
 
 use crate::setting::{EmptyCohort, Setting};
-use crate::weighting::{Weighed, Weighting};
+use crate::weighting::{CohortMember, Weighting};
 
 /// The most decisions (rounds times clients) that a replay may take: about a tenth of a second.
 pub(crate) const MOST_DECISIONS: u64 = 20_000_000;
@@ -22,7 +22,7 @@ pub(crate) fn replay(
 ) -> Replay {
     let clients = setting.clients();
     let sizes = setting.sizes();
-    let weighed = |client| Weighed {
+    let member = |client| CohortMember {
         draws: 1,
         size: sizes.of(client),
         share: sizes.share(client),
@@ -38,8 +38,8 @@ pub(crate) fn replay(
         if cohort.is_empty() && setting.empty_cohort() == EmptyCohort::ForceOne {
             forced += 1.0;
         }
-        let members: Vec<Weighed> = cohort.iter().map(|&client| weighed(client)).collect();
-        for (&client, weight) in cohort.iter().zip(weighting.weights(&members)) {
+        let members: Vec<CohortMember> = cohort.iter().map(|&client| member(client)).collect();
+        for (&client, weight) in cohort.iter().zip(weighting.weights(members)) {
             square += weight * weight;
             mean[client as usize] += weight;
         }

@@ -22,6 +22,11 @@ pub(crate) const fn step(part: u32, whole: u32) -> u128 {
     ((part as u128) << 64).div_ceil(whole as u128)
 }
 
+/// Any rate as such a step.
+pub(crate) fn step_of_rate(rate: f64) -> u128 {
+    ((rate * TURN as f64).ceil() as u128).min(TURN)
+}
+
 /// The position of a phase at the beginning of a round; rounds before 0 are fine.
 pub(crate) const fn position(phase: u64, step: u128, round: i64) -> u64 {
     phase.wrapping_add((step as u64).wrapping_mul(round as u64))

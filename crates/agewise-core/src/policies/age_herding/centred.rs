@@ -1,8 +1,8 @@
 //! Sketches about the mean of all, each with its weight.
 
+use super::super::simd::{add_scaled, dot};
 use super::super::vectors::{Vectors, inverse_length};
-use super::super::wide::{add_scaled, dot};
-use crate::policy::Round;
+use crate::round::Round;
 
 /// How many sketches are added up in floats.
 const BLOCK: u32 = 64;

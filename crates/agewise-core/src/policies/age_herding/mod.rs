@@ -33,13 +33,14 @@ mod greedy;
 mod tests;
 mod timetable;
 
-use super::sampling::{cohort, first_by, number_option, unknown_at_the_start, whole_option};
+use super::sampling::{first_by, into_picks, number_option, unknown_at_the_start, whole_option};
 use crate::error::Result;
 use crate::policies;
-use crate::policy::{Pick, Policy, PolicyEntry, Round, alike};
+use crate::policy::PolicySpec;
+use crate::policy::{Needs, Policy, PolicyEntry, Probe, ProbeKind, uniform_inclusion};
 use crate::random::{Seed, Stream};
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
-use crate::spec::PolicySpec;
 use crate::weighting::Weighting;
 use centred::Centred;
 use std::cmp::Reverse;
@@ -60,8 +61,14 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "age-herding",
     summary: "cohorts whose updates balance each other, from the clients whose turn it is: even load, and cohorts that represent everyone.",
     options: &[
-        ("ahead", "rounds that are planned together, 1 to 32 (n/m, at most 20, or 10 of large cohorts)"),
-        ("punctual", "with ahead=2 or more: what being d rounds early or late costs in a plan: punctual * d^2 (0.1)"),
+        (
+            "ahead",
+            "rounds that are planned together, 1 to 32 (n/m, at most 20, or 10 of large cohorts)",
+        ),
+        (
+            "punctual",
+            "with ahead=2 or more: what being d rounds early or late costs in a plan: punctual * d^2 (0.1)",
+        ),
         ("slack", "with ahead=1: candidates are the slack * m oldest clients, 1 or more (2)"),
         ("bound", "the most rounds that anybody waits, at least n/m (1.5 n/m)"),
         ("probe", "1: clients without a sketch are asked for one before the first round (1)"),
@@ -74,6 +81,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
 
 #[derive(Debug)]
 struct AgeHerding {
+    spec: PolicySpec,
     ahead: usize,
     punctual: f64,
     slack: f64,
@@ -87,22 +95,30 @@ struct AgeHerding {
 impl AgeHerding {
     fn new(spec: &PolicySpec, setting: &Setting) -> Result<Self> {
         let interval = setting.interval();
-        let affordable =
-            (LARGEST_PLAN / setting.cohort()).clamp(USUAL_AHEAD[0], USUAL_AHEAD[1]);
+        let affordable = (LARGEST_PLAN / setting.cohort()).clamp(USUAL_AHEAD[0], USUAL_AHEAD[1]);
         let usual_ahead = (interval as u32).clamp(1, affordable);
         let least = interval.ceil();
         let bound = spec.number("bound")?.unwrap_or((1.5 * interval).ceil());
         if !(least..=LARGEST_BOUND).contains(&bound) || bound.fract() != 0.0 {
-            let expected = format!("a whole number of at least {least} (n/m rounded up) and at most {LARGEST_BOUND:e}");
+            let expected = format!(
+                "a whole number of at least {least} (n/m rounded up) and at most {LARGEST_BOUND:e}"
+            );
             return Err(spec.wrong("bound", bound, &expected));
         }
         let ahead = whole_option(spec, "ahead", 1, MOST_AHEAD)?.unwrap_or(usual_ahead);
-        let (unused, when) = if ahead == 1 { ("punctual", "ahead=2 or more") } else { ("slack", "ahead=1") };
+        let (unused, when) =
+            if ahead == 1 { ("punctual", "ahead=2 or more") } else { ("slack", "ahead=1") };
         if let Some(number) = spec.number(unused)? {
-            return Err(spec.wrong(unused, number, &format!("nothing, as it counts with {when} only")));
+            return Err(spec.wrong(
+                unused,
+                number,
+                &format!("nothing, as it counts with {when} only"),
+            ));
         }
-        let switch = |option: &str, usual| Ok(whole_option(spec, option, 0, 1)?.unwrap_or(usual) == 1);
+        let switch =
+            |option: &str, usual| Ok(whole_option(spec, option, 0, 1)?.unwrap_or(usual) == 1);
         Ok(Self {
+            spec: spec.clone(),
             // There is nothing to plan beyond everybody's turn.
             ahead: f64::from(ahead).min(least) as usize,
             punctual: number_option(spec, "punctual", 0.1, 0.0, 1e6)?,
@@ -117,7 +133,8 @@ impl AgeHerding {
     /// The oldest available clients, oldest first, ties at random.
     fn oldest(round: &Round<'_>, count: usize) -> Vec<u32> {
         let lots = round.lots(Stream::LOT);
-        let key = |client: u32| (Reverse(round.ages().of(client)), lots.of(u64::from(client)), client);
+        let key =
+            |client: u32| (Reverse(round.ages().of(client)), lots.of(u64::from(client)), client);
         let keyed = round.available().map(key).collect();
         let mut oldest = first_by(keyed, count, Ord::cmp);
         oldest.sort_unstable();
@@ -224,33 +241,35 @@ impl AgeHerding {
 /// and young ones alike.
 fn parts(candidates: usize, m: usize, largest: usize) -> impl Iterator<Item = Vec<usize>> {
     let parts = m.div_ceil(largest);
-    (0..parts).map(move |part| {
-        (0..candidates).filter(|place| place % m % parts == part).collect()
-    })
+    (0..parts).map(move |part| (0..candidates).filter(|place| place % m % parts == part).collect())
 }
 
 impl Policy for AgeHerding {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        if Self::can_herd(round) { cohort(self.herd(round)) } else { self.oldest_first.select(round) }
+        if Self::can_herd(round) {
+            into_picks(self.herd(round))
+        } else {
+            self.oldest_first.select(round)
+        }
     }
 
     /// Nobody knows it, because it depends on the updates; as everyone has a turn in about n/m rounds, all are alike.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        alike(round, clients)
+        uniform_inclusion(round, clients)
     }
 
     /// A timetable: m clients of each age below n/m, who is which being random.
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
-        self.oldest_first.first_ages(setting, seed)
+    fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+        self.oldest_first.initial_ages(setting, seed)
     }
 
     /// The same timetable in balanced order.
-    fn informed_ages(&self, round: &Round<'_>) -> Option<Vec<u64>> {
+    fn initial_ages_from_probes(&self, round: &Round<'_>) -> Option<Vec<u64>> {
         if self.ahead == 1 || !Self::can_herd(round) {
             return None;
         }
         let m = round.setting().cohort() as usize;
-        let mut ages = self.first_ages(round.setting(), round.seed());
+        let mut ages = self.initial_ages(round.setting(), round.seed());
         let mut order: Vec<u32> = (0..round.setting().clients()).collect();
         order.sort_by_key(|&client| Reverse(ages[client as usize]));
         let mean = Centred::mean(round, |client| self.weight(round, client));
@@ -271,11 +290,20 @@ impl Policy for AgeHerding {
         Some(ages)
     }
 
-    fn wants_sketches(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { training: true, update_sketches: true, ..Needs::default() }
     }
 
-    fn asks_sketches(&self, round: &Round<'_>) -> Vec<u32> {
-        if self.probes { unknown_at_the_start(round) } else { Vec::new() }
+    fn probes(&self, round: &Round<'_>) -> Vec<Probe> {
+        if !self.probes {
+            return Vec::new();
+        }
+        Probe::all(ProbeKind::UpdateStep, unknown_at_the_start(round))
+    }
+
+    /// What is planned follows from n/m; a bound that was given can be too low for more clients.
+    fn population_changed(&mut self, setting: &Setting) -> Result<()> {
+        *self = Self::new(&self.spec, setting)?;
+        Ok(())
     }
 }

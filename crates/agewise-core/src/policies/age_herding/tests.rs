@@ -1,36 +1,39 @@
-use super::super::scene::{Scene, vector};
+use super::super::test_support::{TestRound, vector};
 use super::centred::Centred;
 use super::timetable::Timetable;
 use crate::ages::Ages;
-use crate::policy::{Availability, Report};
+use crate::policy::{Probe, ProbeKind};
 use crate::random::Seed;
+use crate::reports::Report;
+use crate::round::Availability;
 use crate::selector::Selector;
 use crate::setting::{SettingParams, Start};
 
 const WIDTH: u64 = 7;
 
 /// Clients with ages from 0 to 9 and sketches of all lengths; every eighth has none.
-fn scene(case: u64, clients: u32, cohort: u32) -> Scene {
+fn setup(case: u64, clients: u32, cohort: u32) -> TestRound {
     let sizes = (0..clients).map(|client| f64::from(1 + client % 3)).collect();
-    let mut scene = Scene::sized(sizes, cohort).sketches(|client| {
+    let mut setup = TestRound::sized(sizes, cohort).sketches(|client| {
         let scale = 10f32.powi((client % 5) as i32 - 2);
         let known = client % 8 != 7;
         known.then(|| vector(case, client, WIDTH).iter().map(|number| scale * number).collect())
     });
     let age = |client: u32| u64::from(client * 7 + case as u32) % 10;
-    scene.ages = Ages::new((0..clients).map(age));
-    scene
+    setup.ages = Ages::new((0..clients).map(age));
+    setup
 }
 
 /// (sketch at unit length - mean) times weight, in double precision, as the module's words say.
-fn centred(scene: &Scene, by_size: bool) -> Vec<Vec<f64>> {
-    let weight = |client: u32| if by_size { scene.setting.sizes().of(client) } else { 1.0 };
+fn centred(setup: &TestRound, by_size: bool) -> Vec<Vec<f64>> {
+    let weight = |client: u32| if by_size { setup.setting.sizes().of(client) } else { 1.0 };
     let unit = |client: u32| {
-        let sketch: Vec<f64> = scene.reports.sketch(client)?.iter().map(|&x| f64::from(x)).collect();
+        let sketch: Vec<f64> =
+            setup.reports.sketch(client)?.iter().map(|&x| f64::from(x)).collect();
         let length = sketch.iter().map(|x| x * x).sum::<f64>().sqrt();
         Some(sketch.into_iter().map(|x| x / length).collect::<Vec<f64>>())
     };
-    let clients = scene.setting.clients();
+    let clients = setup.setting.clients();
     let known: Vec<(u32, Vec<f64>)> = (0..clients).filter_map(|c| Some((c, unit(c)?))).collect();
     let total: f64 = known.iter().map(|(client, _)| weight(*client)).sum();
     let mean = |index: usize| {
@@ -38,14 +41,17 @@ fn centred(scene: &Scene, by_size: bool) -> Vec<Vec<f64>> {
     };
     let mean: Vec<f64> = (0..WIDTH as usize).map(mean).collect();
     let about = |client: u32| match unit(client) {
-        Some(sketch) => sketch.iter().zip(&mean).map(|(x, mean)| weight(client) * (x - mean)).collect(),
+        Some(sketch) => {
+            sketch.iter().zip(&mean).map(|(x, mean)| weight(client) * (x - mean)).collect()
+        }
         None => vec![0.0; WIDTH as usize],
     };
     (0..clients).map(about).collect()
 }
 
 fn square_of_sum(vectors: &[Vec<f64>], clients: &[u32]) -> f64 {
-    let sum = |index: usize| clients.iter().map(|&client| vectors[client as usize][index]).sum::<f64>();
+    let sum =
+        |index: usize| clients.iter().map(|&client| vectors[client as usize][index]).sum::<f64>();
     (0..WIDTH as usize).map(|index| sum(index).powi(2)).sum()
 }
 
@@ -54,11 +60,13 @@ fn square_of_sum(vectors: &[Vec<f64>], clients: &[u32]) -> f64 {
 fn one_cohort_is_the_greedy_choice() {
     for case in 0..60 {
         for (options, by_size) in [("", false), (", by_size=1", true)] {
-            let scene = scene(case, 40, 5).without(&[3, 11, 20]);
-            let vectors = centred(&scene, by_size);
-            let chosen = scene.cohort(&format!("age-herding(ahead=1, slack=3, bound=100{options})"), case);
-            let age = |&client: &u32| scene.ages.of(client);
-            let mut left: Vec<u32> = (0..40).filter(|&client| scene.mask[client as usize]).collect();
+            let setup = setup(case, 40, 5).without(&[3, 11, 20]);
+            let vectors = centred(&setup, by_size);
+            let chosen =
+                setup.cohort(&format!("age-herding(ahead=1, slack=3, bound=100{options})"), case);
+            let age = |&client: &u32| setup.ages.of(client);
+            let mut left: Vec<u32> =
+                (0..40).filter(|&client| setup.mask[client as usize]).collect();
             left.sort_by_key(|client| std::cmp::Reverse(age(client)));
             // Ties are random: everyone of the youngest candidates' age might be one.
             let youngest = age(&left[14]);
@@ -68,7 +76,8 @@ fn one_cohort_is_the_greedy_choice() {
             assert!(chosen.iter().all(|client| left.contains(client)));
             if left.len() == 15 && age(&left[1]) < age(&left[0]) {
                 while sum.len() < 5 {
-                    let with = |client: u32| square_of_sum(&vectors, &[&sum[..], &[client]].concat());
+                    let with =
+                        |client: u32| square_of_sum(&vectors, &[&sum[..], &[client]].concat());
                     let others = left.iter().copied().filter(|client| !sum.contains(client));
                     sum.push(others.min_by(|&a, &b| with(a).total_cmp(&with(b))).unwrap());
                 }
@@ -83,11 +92,11 @@ fn one_cohort_is_the_greedy_choice() {
 #[test]
 fn without_ties_the_greedy_choice_is_exact() {
     for case in 0..60 {
-        let mut scene = scene(case, 40, 5);
-        scene.ages = Ages::new((0..40).map(|client| (client * 13 + case) % 40));
-        let vectors = centred(&scene, false);
+        let mut setup = setup(case, 40, 5);
+        setup.ages = Ages::new((0..40).map(|client| (client * 13 + case) % 40));
+        let vectors = centred(&setup, false);
         let mut by_age: Vec<u32> = (0..40).collect();
-        by_age.sort_by_key(|&client| std::cmp::Reverse(scene.ages.of(client)));
+        by_age.sort_by_key(|&client| std::cmp::Reverse(setup.ages.of(client)));
         let (candidates, mut expected) = (&by_age[..10], vec![by_age[0]]);
         while expected.len() < 5 {
             let with = |client: u32| square_of_sum(&vectors, &[&expected[..], &[client]].concat());
@@ -95,14 +104,16 @@ fn without_ties_the_greedy_choice_is_exact() {
             expected.push(others.min_by(|&a, &b| with(a).total_cmp(&with(b))).unwrap());
         }
         expected.sort_unstable();
-        assert_eq!(scene.cohort("age-herding(ahead=1, bound=1000)", 1), expected, "case {case}");
+        assert_eq!(setup.cohort("age-herding(ahead=1, bound=1000)", 1), expected, "case {case}");
     }
 }
 
 /// The cost of a plan, from its definition.
 fn cost(vectors: &[Vec<f64>], groups: &[usize], until_due: &[f64], punctual: f64) -> f64 {
-    let squares: Vec<f64> =
-        (0..vectors.len() as u32).map(|client| square_of_sum(vectors, &[client])).filter(|&s| s > 0.0).collect();
+    let squares: Vec<f64> = (0..vectors.len() as u32)
+        .map(|client| square_of_sum(vectors, &[client]))
+        .filter(|&s| s > 0.0)
+        .collect();
     let unit = squares.iter().sum::<f64>() / squares.len() as f64;
     let rounds = 1 + groups.iter().max().unwrap();
     let members = |round: usize| -> Vec<u32> {
@@ -116,14 +127,14 @@ fn cost(vectors: &[Vec<f64>], groups: &[usize], until_due: &[f64], punctual: f64
 #[test]
 fn a_plan_ends_where_no_exchange_makes_it_cheaper() {
     for case in 0..40 {
-        let scene = scene(case, 24, 4);
-        let round = scene.round(case);
+        let setup = setup(case, 24, 4);
+        let round = setup.round(case);
         let clients: Vec<u32> = (0..24).collect();
         let mean = Centred::mean(&round, |_| 1.0);
         let centred_sketches = Centred::new(&round, &clients, &mean, |_| 1.0);
         let groups: Vec<usize> = (0..24).map(|place| place / 4).collect();
         let until_due: Vec<f64> = (0..24).map(|place| f64::from(place % 7) - 0.3).collect();
-        let (vectors, fixed, punctual) = (centred(&scene, false), 2, 0.04);
+        let (vectors, fixed, punctual) = (centred(&setup, false), 2, 0.04);
         let of = |groups: &[usize]| cost(&vectors, groups, &until_due, punctual);
         let mut plan =
             Timetable::new(&centred_sketches, groups.clone(), until_due.clone(), fixed, punctual);
@@ -144,8 +155,8 @@ fn a_plan_ends_where_no_exchange_makes_it_cheaper() {
 }
 
 /// Clients of two kinds, whose updates are opposite: balanced cohorts have as many of one as of the other.
-fn of_two_kinds(clients: u32, cohort: u32) -> Scene {
-    Scene::new(clients, cohort).sketches(|client| {
+fn of_two_kinds(clients: u32, cohort: u32) -> TestRound {
+    TestRound::new(clients, cohort).sketches(|client| {
         let sign = if client < clients / 2 { 1.0 } else { -1.0 };
         Some(vec![sign, 0.5, 0.0])
     })
@@ -155,9 +166,9 @@ fn of_two_kinds(clients: u32, cohort: u32) -> Scene {
 fn cohorts_are_balanced_in_both_forms_and_in_parts() {
     // 700 of 4,200: six parts greedily, and 17 parts of a plan.
     for (clients, cohort) in [(40, 4), (100, 10), (4_200, 700)] {
-        let scene = of_two_kinds(clients, cohort);
+        let setup = of_two_kinds(clients, cohort);
         for policy in ["age-herding", "age-herding(ahead=1)"] {
-            let chosen = scene.cohort(policy, 3);
+            let chosen = setup.cohort(policy, 3);
             assert_eq!(chosen.len(), cohort as usize);
             assert!(chosen.is_sorted_by(|a, b| a < b), "each once, in order");
             let first = chosen.iter().filter(|&&client| client < clients / 2).count();
@@ -227,7 +238,7 @@ fn the_load_is_even_as_far_as_punctuality_is_worth_it() {
 
 #[test]
 fn until_half_have_a_sketch_it_is_oldest_first() {
-    let with = |known: u32| scene_with(known);
+    let with = |known: u32| setup_with(known);
     for seed in 0..10 {
         let few = with(9);
         assert_eq!(few.cohort("age-herding", seed), few.cohort("oldest-first", seed));
@@ -239,29 +250,29 @@ fn until_half_have_a_sketch_it_is_oldest_first() {
     assert!(differs);
 }
 
-fn scene_with(known: u32) -> Scene {
-    Scene::new(20, 4).sketches(|client| (client < known).then(|| vector(1, client, WIDTH)))
+fn setup_with(known: u32) -> TestRound {
+    TestRound::new(20, 4).sketches(|client| (client < known).then(|| vector(1, client, WIDTH)))
 }
 
 #[test]
 fn who_has_no_sketch_is_asked_before_the_first_round_only() {
-    let mut scene = scene_with(9).without(&[12]);
-    let asked = |scene: &Scene, policy: &str| scene.policy(policy).asks_sketches(&scene.round(1));
+    let mut setup = setup_with(9).without(&[12]);
+    let asked = |setup: &TestRound, policy: &str| setup.policy(policy).probes(&setup.round(1));
     let unknown: Vec<u32> = (9..20).filter(|&client| client != 12).collect();
-    assert_eq!(asked(&scene, "age-herding"), unknown);
-    assert!(asked(&scene, "age-herding(probe=0)").is_empty());
-    scene.ages.advance(&[0, 1]).unwrap();
-    assert!(asked(&scene, "age-herding").is_empty());
+    assert_eq!(asked(&setup, "age-herding"), Probe::all(ProbeKind::UpdateStep, unknown));
+    assert!(asked(&setup, "age-herding(probe=0)").is_empty());
+    setup.ages.advance(&[0, 1]).unwrap();
+    assert!(asked(&setup, "age-herding").is_empty());
 }
 
 #[test]
 fn who_is_away_is_not_chosen_and_few_are_all_taken() {
     for policy in ["age-herding", "age-herding(ahead=1)"] {
-        let scene = of_two_kinds(20, 6).without(&[0, 1, 2, 3, 10]);
+        let setup = of_two_kinds(20, 6).without(&[0, 1, 2, 3, 10]);
         for seed in 0..20 {
-            let chosen = scene.cohort(policy, seed);
+            let chosen = setup.cohort(policy, seed);
             assert_eq!(chosen.len(), 6);
-            assert!(chosen.iter().all(|&client| scene.mask[client as usize]));
+            assert!(chosen.iter().all(|&client| setup.mask[client as usize]));
         }
         let away: Vec<usize> = (0..16).collect();
         assert_eq!(of_two_kinds(20, 6).without(&away).cohort(policy, 1), [16, 17, 18, 19]);
@@ -272,12 +283,12 @@ fn who_is_away_is_not_chosen_and_few_are_all_taken() {
 
 #[test]
 fn sketches_that_say_nothing_leave_the_order_of_age() {
-    let mut scene = Scene::new(12, 3).sketches(|_| Some(vec![0.0; 3]));
-    scene.ages = Ages::new(0..12);
+    let mut setup = TestRound::new(12, 3).sketches(|_| Some(vec![0.0; 3]));
+    setup.ages = Ages::new(0..12);
     for policy in ["age-herding", "age-herding(ahead=1)", "age-herding(by_size=1)"] {
-        assert_eq!(scene.cohort(policy, 1), [9, 10, 11], "{policy}");
+        assert_eq!(setup.cohort(policy, 1), [9, 10, 11], "{policy}");
     }
-    let alike = scene.sketches(|_| Some(vec![f32::MAX, f32::MIN_POSITIVE, -1.0]));
+    let alike = setup.sketches(|_| Some(vec![f32::MAX, f32::MIN_POSITIVE, -1.0]));
     assert_eq!(alike.cohort("age-herding", 1), [9, 10, 11]);
 }
 
@@ -310,7 +321,7 @@ fn a_selector_that_was_kept_goes_on_as_it_would_have() {
 
 #[test]
 fn options_out_of_range_are_named() {
-    let scene = Scene::new(20, 4);
+    let setup = TestRound::new(20, 4);
     for (options, expected) in [
         ("slack=0.5", "slack"),
         ("bound=4", "bound"),
@@ -322,7 +333,7 @@ fn options_out_of_range_are_named() {
         ("by_size=0.5", "by_size"),
     ] {
         let spec = format!("age-herding({options})").parse().unwrap();
-        let error = super::super::build(&spec, &scene.setting).unwrap_err().to_string();
+        let error = super::super::build(&spec, &setup.setting).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -339,9 +350,11 @@ fn answers_before_the_first_round_order_the_first_timetable() {
     for start in [Start::Stationary, Start::Cold] {
         let mut selector = Selector::new(&spec, setting(), Seed(4), start).unwrap();
         let mut before: Vec<u64> = selector.ages().iter().collect();
-        let asked = selector.asks_sketches(Availability::Everyone).unwrap();
+        let asked = selector.probes(Availability::Everyone).unwrap();
         assert_eq!(asked.len(), 40);
-        selector.note(&asked.iter().map(|&client| report(client)).collect::<Vec<_>>()).unwrap();
+        selector
+            .observe(&asked.iter().map(|probe| report(probe.client)).collect::<Vec<_>>())
+            .unwrap();
         let mut after: Vec<u64> = selector.ages().iter().collect();
         assert_eq!(before != after, start == Start::Stationary, "ages that are 0 stay 0");
         before.sort_unstable();

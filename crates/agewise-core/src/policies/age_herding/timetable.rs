@@ -11,7 +11,7 @@
     reason = "a loop gets wide instructions only inside the function that enables them"
 )]
 
-use super::super::wide::{self, Work};
+use super::super::simd::{self, Work};
 use super::centred::Centred;
 
 /// How often everyone looks for a better place; few plans need more than five.
@@ -112,7 +112,7 @@ impl Timetable {
                 }
             }
         }
-        wide::run(Settle(self));
+        simd::run(Settle(self));
     }
 
     /// The round of each client.

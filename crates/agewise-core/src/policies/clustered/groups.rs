@@ -1,11 +1,11 @@
 //! Groups of clients with similar sketches, none of which holds more than one distribution can take.
 
-use super::super::sampling::{alike, streams::ALIKE};
+use super::super::hierarchical::ward;
+use super::super::sampling::{streams::UNIFORM, uniform_sample};
+use super::super::simd::squared_distance;
 use super::super::vectors::Vectors;
-use super::super::wide::squared_distance;
-use super::super::ward::ward;
 use super::allocation::Part;
-use crate::policy::Round;
+use crate::round::Round;
 
 /// The most clients between whom all distances are looked at.
 pub(super) const MOST_LEAVES: usize = 500;
@@ -16,7 +16,7 @@ pub(super) fn by_similarity(round: &Round<'_>, parts: &[Part], capacity: u64) ->
     let clients: Vec<u32> = parts.iter().map(|part| part.client).collect();
     let mut leaves_of = clients.clone();
     if clients.len() > MOST_LEAVES {
-        leaves_of = alike(clients, MOST_LEAVES, &round.lots(ALIKE));
+        leaves_of = uniform_sample(clients, MOST_LEAVES, &round.lots(UNIFORM));
         leaves_of.sort_unstable();
     }
     let vectors = Vectors::of(round.reports(), &leaves_of).at_unit_length();

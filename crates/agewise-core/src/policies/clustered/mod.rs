@@ -27,8 +27,9 @@ mod allocation;
 mod groups;
 
 use super::sampling::{memoryless_ages, streams::CLUSTER, whole_option};
-use crate::policy::{Pick, Policy, PolicyEntry, Round};
+use crate::policy::{Needs, Policy, PolicyEntry};
 use crate::random::Seed;
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::weighting::Weighting;
 use allocation::{Distributions, Units};
@@ -78,8 +79,9 @@ impl Policy for Clustered {
         same.map(|draws| Pick { client: draws[0], draws: draws.len() as u32 }).collect()
     }
 
-    fn wants_sketches(&self) -> bool {
-        self.by_similarity
+    fn needs(&self) -> Needs {
+        let similar = self.by_similarity;
+        Needs { training: similar, update_sketches: similar, ..Needs::default() }
     }
 
     fn rounds_are_independent(&self) -> bool {
@@ -102,7 +104,7 @@ impl Policy for Clustered {
         clients.iter().map(|&client| -missed[client as usize].exp_m1()).collect()
     }
 
-    fn first_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         memoryless_ages(setting, seed)
     }
 }

@@ -1,34 +1,34 @@
 //! Row and column sums, weights by enumeration, and groups that are what they should be.
 
-use super::super::scene::{Scene, vector};
+use super::super::test_support::{TestRound, vector};
 use super::Clustered;
 use super::allocation::Distributions;
 use super::groups::MOST_LEAVES;
 use crate::policy::Policy;
 
-fn distributions(scene: &Scene, by_similarity: bool) -> Distributions {
-    Clustered { by_similarity }.distributions(&scene.round(3)).unwrap()
+fn distributions(setup: &TestRound, by_similarity: bool) -> Distributions {
+    Clustered { by_similarity }.distributions(&setup.round(3)).unwrap()
 }
 
 /// The shares of the available clients.
-fn shares(scene: &Scene) -> Vec<f64> {
-    let sizes = scene.setting.sizes();
-    let size = |client: u32| if scene.mask[client as usize] { sizes.of(client) } else { 0.0 };
+fn shares(setup: &TestRound) -> Vec<f64> {
+    let sizes = setup.setting.sizes();
+    let size = |client: u32| if setup.mask[client as usize] { sizes.of(client) } else { 0.0 };
     let total: f64 = (0..sizes.clients()).map(size).sum();
     (0..sizes.clients()).map(|client| size(client) / total).collect()
 }
 
 /// Sketches of a few kinds, and of a third of the clients none.
-fn with_sketches(scene: Scene) -> Scene {
+fn with_sketches(setup: TestRound) -> TestRound {
     let kind = |client: u32| vector(7, client % 5, 24);
-    scene.sketches(|client| {
+    setup.sketches(|client| {
         let own = vector(8, client, 24);
         let near = kind(client).into_iter().zip(own).map(|(kind, own)| kind + 0.2 * own);
         (client % 3 != 1).then(|| near.collect())
     })
 }
 
-fn scenes() -> Vec<Scene> {
+fn scenes() -> Vec<TestRound> {
     let whole = |n: u32| (0..n).map(|client| f64::from(client * 7 % 13 + 1)).collect();
     let broken = (0..40).map(|client| 0.01 + f64::from(client * 17 % 29) / 7.0).collect();
     let mut with_giants: Vec<f64> = (0..30).map(f64::from).collect();
@@ -36,36 +36,36 @@ fn scenes() -> Vec<Scene> {
     with_giants[9] = 900.0;
     let extremes = (0..20).map(|client| 10f64.powi(client * 10 - 100)).collect();
     [
-        Scene::new(100, 5),
-        Scene::new(100, 15),
-        Scene::new(7, 7),
-        Scene::new(1, 1),
-        Scene::sized(whole(50), 8),
-        Scene::sized(whole(50), 8).without(&[0, 3, 17, 49]),
-        Scene::sized(broken, 9),
-        Scene::sized(with_giants.clone(), 6),
-        Scene::sized(with_giants, 6).without(&[4, 5, 6, 7, 8]),
-        Scene::sized(extremes, 5),
-        Scene::sized(whole(MOST_LEAVES as u32 + 300), 20),
+        TestRound::new(100, 5),
+        TestRound::new(100, 15),
+        TestRound::new(7, 7),
+        TestRound::new(1, 1),
+        TestRound::sized(whole(50), 8),
+        TestRound::sized(whole(50), 8).without(&[0, 3, 17, 49]),
+        TestRound::sized(broken, 9),
+        TestRound::sized(with_giants.clone(), 6),
+        TestRound::sized(with_giants, 6).without(&[4, 5, 6, 7, 8]),
+        TestRound::sized(extremes, 5),
+        TestRound::sized(whole(MOST_LEAVES as u32 + 300), 20),
     ]
     .into_iter()
-    .flat_map(|scene| {
-        let mask = scene.mask.clone();
-        let bare = Scene { mask, setting: scene.setting.clone(), ..Scene::new(1, 1) };
+    .flat_map(|setup| {
+        let mask = setup.mask.clone();
+        let bare = TestRound { mask, setting: setup.setting.clone(), ..TestRound::new(1, 1) };
         let ages = crate::ages::Ages::cold(bare.setting.clients());
-        [Scene { ages, ..bare }, with_sketches(scene)]
+        [TestRound { ages, ..bare }, with_sketches(setup)]
     })
     .collect()
 }
 
 #[test]
 fn rows_add_up_to_one_and_columns_to_the_shares() {
-    for scene in scenes() {
-        let m = f64::from(scene.setting.cohort());
-        let shares = shares(&scene);
+    for setup in scenes() {
+        let m = f64::from(setup.setting.cohort());
+        let shares = shares(&setup);
         for by_similarity in [false, true] {
-            let rows: Vec<_> = distributions(&scene, by_similarity).probabilities().collect();
-            assert_eq!(rows.len(), scene.setting.cohort() as usize);
+            let rows: Vec<_> = distributions(&setup, by_similarity).probabilities().collect();
+            assert_eq!(rows.len(), setup.setting.cohort() as usize);
             let mut columns = vec![0.0; shares.len()];
             for row in rows {
                 assert!((row.iter().map(|(_, p)| p).sum::<f64>() - 1.0).abs() < 1e-12);
@@ -84,18 +84,18 @@ fn rows_add_up_to_one_and_columns_to_the_shares() {
 /// chance to be drawn at all gets lower: the paper's claims.
 #[test]
 fn weights_vary_less_and_more_clients_are_heard_than_with_draws_from_the_shares() {
-    for scene in scenes() {
-        let m = f64::from(scene.setting.cohort());
+    for setup in scenes() {
+        let m = f64::from(setup.setting.cohort());
         for by_similarity in [false, true] {
-            let mut variances = vec![0.0; scene.mask.len()];
-            for row in distributions(&scene, by_similarity).probabilities() {
+            let mut variances = vec![0.0; setup.mask.len()];
+            for row in distributions(&setup, by_similarity).probabilities() {
                 for (client, p) in row {
                     variances[client as usize] += p * (1.0 - p) / (m * m);
                 }
             }
-            let clients: Vec<u32> = (0..scene.setting.clients()).collect();
-            let chances = Clustered { by_similarity }.inclusion(&scene.round(3), &clients);
-            for (client, share) in shares(&scene).into_iter().enumerate() {
+            let clients: Vec<u32> = (0..setup.setting.clients()).collect();
+            let chances = Clustered { by_similarity }.inclusion(&setup.round(3), &clients);
+            for (client, share) in shares(&setup).into_iter().enumerate() {
                 assert!(variances[client] <= share * (1.0 - share) / m + 1e-12);
                 assert!(chances[client] >= 1.0 - (1.0 - share).powf(m) - 1e-9);
             }
@@ -106,10 +106,10 @@ fn weights_vary_less_and_more_clients_are_heard_than_with_draws_from_the_shares(
 /// All ways in which three distributions can draw, with their probabilities: the mean of draws/m is the share.
 #[test]
 fn the_mean_weight_is_the_share_by_enumeration() {
-    let scene = Scene::sized(vec![5.0, 1.0, 3.0, 2.0, 9.0], 3);
-    let scene = scene.sketches(|client| Some(vector(1, client / 2, 4)));
+    let setup = TestRound::sized(vec![5.0, 1.0, 3.0, 2.0, 9.0], 3);
+    let setup = setup.sketches(|client| Some(vector(1, client / 2, 4)));
     for by_similarity in [false, true] {
-        let rows: Vec<_> = distributions(&scene, by_similarity).probabilities().collect();
+        let rows: Vec<_> = distributions(&setup, by_similarity).probabilities().collect();
         let mut means = [0.0; 5];
         for a in &rows[0] {
             for b in &rows[1] {
@@ -120,7 +120,7 @@ fn the_mean_weight_is_the_share_by_enumeration() {
                 }
             }
         }
-        for (mean, share) in means.iter().zip(shares(&scene)) {
+        for (mean, share) in means.iter().zip(shares(&setup)) {
             assert!((mean - share).abs() < 1e-12, "{mean}, not {share}");
         }
     }
@@ -129,17 +129,17 @@ fn the_mean_weight_is_the_share_by_enumeration() {
 /// 20,000 seeds: a share has a deviation of at most 0.0036, and 5 of them are allowed.
 #[test]
 fn draws_follow_the_distributions() {
-    let scene = with_sketches(Scene::sized(vec![5.0, 1.0, 3.0, 2.0, 9.0, 0.0, 2.5], 3));
+    let setup = with_sketches(TestRound::sized(vec![5.0, 1.0, 3.0, 2.0, 9.0, 0.0, 2.5], 3));
     for policy in ["clustered", "clustered(by=2)"] {
         let clients: Vec<u32> = (0..7).collect();
-        let expected = scene.policy(policy).inclusion(&scene.round(0), &clients);
-        let seen = scene.shares(policy, 20_000);
+        let expected = setup.policy(policy).inclusion(&setup.round(0), &clients);
+        let seen = setup.shares(policy, 20_000);
         for (seen, expected) in seen.iter().zip(&expected) {
             assert!((seen - expected).abs() < 0.018, "{policy}: {seen}, not {expected}");
         }
         assert_eq!((seen[5], expected[5]), (0.0, 0.0));
     }
-    let draws = |seed| scene.policy("clustered").select(&scene.round(seed));
+    let draws = |seed| setup.policy("clustered").select(&setup.round(seed));
     assert!((0..50).all(|seed| draws(seed).iter().map(|pick| pick.draws).sum::<u32>() == 3));
     assert!((0..50).any(|seed| draws(seed).iter().any(|pick| pick.draws > 1)));
 }
@@ -154,9 +154,9 @@ fn each_kind_of_client_is_drawn_once() {
         kind.into_iter().zip(own).map(|(kind, own)| length * (kind + 0.1 * own)).collect()
     };
     for clients in [50, 3 * MOST_LEAVES as u32] {
-        let scene = Scene::new(clients, 5).sketches(|client| Some(like(client)));
+        let setup = TestRound::new(clients, 5).sketches(|client| Some(like(client)));
         for seed in 0..5 {
-            let cohort = scene.cohort("clustered(by=2)", seed);
+            let cohort = setup.cohort("clustered(by=2)", seed);
             let mut kinds: Vec<u32> = cohort.into_iter().map(kind).collect();
             kinds.sort_unstable();
             assert_eq!(kinds, [0, 1, 2, 3, 4], "{clients} clients");
@@ -168,8 +168,9 @@ fn each_kind_of_client_is_drawn_once() {
 #[test]
 fn unknown_clients_are_grouped_with_each_other() {
     let known = |client: u32| client.is_multiple_of(2);
-    let scene = Scene::new(40, 4).sketches(|client| known(client).then(|| vector(5, client, 8)));
-    let rows: Vec<_> = distributions(&scene, true).probabilities().collect();
+    let setup =
+        TestRound::new(40, 4).sketches(|client| known(client).then(|| vector(5, client, 8)));
+    let rows: Vec<_> = distributions(&setup, true).probabilities().collect();
     let unknown = |row: &Vec<(u32, f64)>| {
         row.iter().filter(|(client, _)| !known(*client)).map(|(_, p)| p).sum::<f64>()
     };
@@ -179,15 +180,15 @@ fn unknown_clients_are_grouped_with_each_other() {
 
 #[test]
 fn nobody_with_data_means_nobody() {
-    let scene = Scene::sized(vec![0.0, 0.0, 4.0], 2).without(&[2]);
+    let setup = TestRound::sized(vec![0.0, 0.0, 4.0], 2).without(&[2]);
     for policy in ["clustered(by=1)", "clustered(by=2)"] {
-        assert!(scene.cohort(policy, 1).is_empty());
-        assert_eq!(scene.policy(policy).inclusion(&scene.round(1), &[0]), [0.5]);
+        assert!(setup.cohort(policy, 1).is_empty());
+        assert_eq!(setup.policy(policy).inclusion(&setup.round(1), &[0]), [0.5]);
     }
     for wrong in ["0", "3", "1.5"] {
         let spec = format!("clustered(by={wrong})").parse().unwrap();
-        assert!(super::super::build(&spec, &scene.setting).is_err());
+        assert!(super::super::build(&spec, &setup.setting).is_err());
     }
-    assert!(scene.policy("clustered(by=2)").wants_sketches());
-    assert!(!scene.policy("clustered").wants_sketches());
+    assert!(setup.policy("clustered(by=2)").needs().update_sketches);
+    assert!(!setup.policy("clustered").needs().update_sketches);
 }

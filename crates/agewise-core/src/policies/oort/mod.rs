@@ -25,18 +25,20 @@
 //!   program can do if it is told to.
 //! - Weights are by data size; the authors' program weighs all alike.
 //!
-//! The pacer is the memory of this policy: T, delta and the summed utilities of the last 20 to 39 rounds.
+//! The pacer is the state of this policy: T, delta and the summed utilities of the last 20 to 39 rounds.
 
 mod pacer;
 
 use super::sampling::{
-    alike as uniformly, cohort, number_option, round_at_random,
-    streams::{ALIKE, BY_WEIGHT, ROUNDING},
-    successive, unknown_ages,
+    into_picks, number_option, round_at_random,
+    streams::{BY_WEIGHT, ROUNDING, UNIFORM},
+    successive, uniform_sample, unknown_ages,
 };
 use crate::error::Result;
-use crate::policy::{Pick, Policy, PolicyEntry, Report, Round, alike};
+use crate::policy::{LossNeed, Needs, Policy, PolicyEntry, uniform_inclusion};
 use crate::random::Seed;
+use crate::reports::Report;
+use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::weighting::Weighting;
 use pacer::Pacer;
@@ -105,7 +107,8 @@ impl Oort {
     /// The utilities of tried clients, whose statistical ones these are.
     fn utilities(&self, round: &Round<'_>, tried: &[(u32, f64)]) -> Vec<(u32, f64)> {
         let clip = quantile(tried, CLIP);
-        let lowest = tried.iter().map(|(_, value)| JUST_BELOW * value).fold(f64::INFINITY, f64::min);
+        let lowest =
+            tried.iter().map(|(_, value)| JUST_BELOW * value).fold(f64::INFINITY, f64::min);
         let range = clip - lowest;
         let now = (round.number() + 1) as f64;
         let utility = |&(client, statistical): &(u32, f64)| {
@@ -159,21 +162,22 @@ impl Policy for Oort {
         let explored = round_at_random(wanted, round.lots(ROUNDING).of(0)).min(new.len());
         let exploited = (places - explored).min(tried.len());
         let members = self.exploit(round, &tried, exploited);
-        let others = uniformly(new, places - exploited, &round.lots(ALIKE));
-        cohort(members.into_iter().chain(others))
+        let others = uniform_sample(new, places - exploited, &round.lots(UNIFORM));
+        into_picks(members.into_iter().chain(others))
     }
 
     /// Nobody knows it, because it depends on the losses: as if all were alike.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
-        alike(round, clients)
+        uniform_inclusion(round, clients)
     }
 
-    fn first_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+    fn initial_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
         unknown_ages(setting)
     }
 
-    fn wants_squares(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        let loss = LossNeed::WhileTraining;
+        Needs { training: true, loss, loss_squares: true, ..Needs::default() }
     }
 
     fn finished(&mut self, setting: &Setting, accepted: &[Report<'_>]) {
@@ -186,19 +190,19 @@ impl Policy for Oort {
         self.pacer.step(accepted.iter().filter_map(utility).sum());
     }
 
-    fn memory(&self) -> Vec<f64> {
-        self.pacer.memory()
+    fn state(&self) -> Vec<f64> {
+        self.pacer.state()
     }
 
-    fn recall(&mut self, memory: &[f64]) -> Result<()> {
-        self.pacer = Pacer::from_memory(memory, self.given_delta)?;
+    fn load_state(&mut self, state: &[f64]) -> Result<()> {
+        self.pacer = Pacer::from_state(state, self.given_delta)?;
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::scene::Scene;
+    use super::super::test_support::TestRound;
     use super::pacer::WINDOW;
     use super::*;
     use crate::ages::Ages;
@@ -208,19 +212,19 @@ mod tests {
     }
 
     /// A round far enough on that epsilon is 0.2, with these ages.
-    fn late(scene: Scene, round: u64, ages: &[u64]) -> Scene {
+    fn late(setup: TestRound, round: u64, ages: &[u64]) -> TestRound {
         let since = ages.iter().map(|&age| round as i64 - age as i64);
-        Scene { ages: Ages::resumed(round, since).unwrap(), ..scene }
+        TestRound { ages: Ages::resumed(round, since).unwrap(), ..setup }
     }
 
     #[test]
     fn utilities_are_those_of_the_formulas() {
-        let mut scene = late(Scene::sized(vec![1.0, 3.0, 4.0], 1), 99, &[0, 9, 98]);
+        let mut setup = late(TestRound::sized(vec![1.0, 3.0, 4.0], 1), 99, &[0, 9, 98]);
         let figures = [(Some(5.0f32), 1.0f32, 2.0f32), (None, 2.0, 8.0), (Some(1.0), 9.0, 3.0)];
         for (client, (root_mean_square, loss, duration)) in (0..).zip(figures) {
             let (loss, duration) = (Some(loss), Some(duration));
             let plain = Report::plain(client);
-            scene.reports.record(&Report { loss, duration, root_mean_square, ..plain });
+            setup.reports.record(&Report { loss, duration, root_mean_square, ..plain });
         }
         // |B| times the root mean square, or the loss where there is none: 5, 6 and 4 eighths; the highest is the
         // quantile of so few, and the lowest of them nearly 0 of the scale.
@@ -231,7 +235,7 @@ mod tests {
             (1.0 + bonus(90.0)) * (4.0f64 / 8.0).powi(2),
             (4.0 - 3.996) / (6.0 - 3.996) + bonus(1.0),
         ];
-        let found = oort(2.0, 4.0).utilities(&scene.round(1), &tried);
+        let found = oort(2.0, 4.0).utilities(&setup.round(1), &tried);
         for ((_, found), expected) in found.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-12, "{found}, not {expected}");
         }
@@ -256,8 +260,8 @@ mod tests {
         // 100 clients, all tried: losses 1 to 5 in groups of 20, and one that is far too high.
         let mut losses: Vec<f32> = (0..100).map(|client| 1.0 + (client / 20) as f32).collect();
         losses[0] = 1e30;
-        let scene = late(Scene::new(100, 10).losses(&losses), 500, &[0; 100]);
-        let shares = scene.shares("oort", 4_000);
+        let setup = late(TestRound::new(100, 10).losses(&losses), 500, &[0; 100]);
+        let shares = setup.shares("oort", 4_000);
         // The cut is at 0.95 of the tenth best; 20 with loss 5 and the outlier are above it, and all of them alike.
         assert!(shares[1..80].iter().all(|&share| share == 0.0), "{shares:?}");
         let expected = 10.0 / 21.0;
@@ -272,8 +276,8 @@ mod tests {
         assert!((oort.exploration(3) - 0.9 * 0.98f64.powi(3)).abs() < 1e-12);
         assert_eq!(oort.exploration(200), 0.2);
         assert_eq!(Oort { epsilon: 0.1, ..oort }.exploration(0), 0.1);
-        let tried = Scene::new(40, 10).losses(&[1.0; 20]);
-        let new = |scene: &Scene| scene.shares("oort", 2_000)[20..].iter().sum::<f64>();
+        let tried = TestRound::new(40, 10).losses(&[1.0; 20]);
+        let new = |setup: &TestRound| setup.shares("oort", 2_000)[20..].iter().sum::<f64>();
         assert!((new(&tried) - 9.0).abs() < 1e-9, "{}", new(&tried));
         let later = late(tried, 400, &[0; 40]);
         assert!((new(&later) - 2.0).abs() < 1e-9);
@@ -281,21 +285,21 @@ mod tests {
 
     #[test]
     fn places_are_filled_from_either_side() {
-        assert_eq!(Scene::new(20, 6).cohort("oort", 1).len(), 6);
-        assert_eq!(Scene::new(20, 6).losses(&[1.0; 20]).cohort("oort", 1).len(), 6);
-        assert_eq!(Scene::new(20, 6).losses(&[0.0; 19]).cohort("oort", 1).len(), 6);
-        assert_eq!(Scene::new(4, 3).without(&[0, 1]).cohort("oort", 1), [2, 3]);
+        assert_eq!(TestRound::new(20, 6).cohort("oort", 1).len(), 6);
+        assert_eq!(TestRound::new(20, 6).losses(&[1.0; 20]).cohort("oort", 1).len(), 6);
+        assert_eq!(TestRound::new(20, 6).losses(&[0.0; 19]).cohort("oort", 1).len(), 6);
+        assert_eq!(TestRound::new(4, 3).without(&[0, 1]).cohort("oort", 1), [2, 3]);
     }
 
     #[test]
     fn slow_clients_are_drawn_less_often() {
-        let scene = |duration: f32| {
-            let mut scene = late(Scene::new(2, 1).losses(&[1.0, 1.0]), 300, &[0, 0]);
+        let setup = |duration: f32| {
+            let mut setup = late(TestRound::new(2, 1).losses(&[1.0, 1.0]), 300, &[0, 0]);
             let duration = Some(duration);
-            scene.reports.record(&Report { duration, ..Report::plain(1) });
-            scene
+            setup.reports.record(&Report { duration, ..Report::plain(1) });
+            setup
         };
-        let share = |duration, policy: &str| scene(duration).shares(policy, 8_000)[1];
+        let share = |duration, policy: &str| setup(duration).shares(policy, 8_000)[1];
         // Only one place and the cut at 95% of the best: who is slower than that is out.
         assert_eq!(share(20.0, "oort(delta=10)"), 0.0);
         let expected = (10.0f64 / 10.2).powi(2) / (1.0 + (10.0f64 / 10.2).powi(2));
@@ -305,9 +309,9 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_memory_is_refused() {
+    fn a_hostile_state_is_refused() {
         let mut oort = oort(2.0, 1.0);
-        let before = oort.memory();
+        let before = oort.state();
         let long = [1.0; 2 + 2 * WINDOW];
         let bad: [&[f64]; 6] = [
             &[1.0],
@@ -317,9 +321,9 @@ mod tests {
             &[1.0, 2.0],
             &long,
         ];
-        for memory in bad {
-            assert!(oort.recall(memory).is_err(), "{memory:?}");
-            assert_eq!(oort.memory(), before);
+        for state in bad {
+            assert!(oort.load_state(state).is_err(), "{state:?}");
+            assert_eq!(oort.state(), before);
         }
     }
 }

@@ -52,31 +52,31 @@ impl Pacer {
         }
     }
 
-    pub(super) fn memory(&self) -> Vec<f64> {
+    pub(super) fn state(&self) -> Vec<f64> {
         [self.preferred, self.delta].into_iter().chain(self.utilities.iter().copied()).collect()
     }
 
-    /// Takes a memory back; an empty one is that of a run that has not begun.
-    pub(super) fn from_memory(memory: &[f64], given_delta: f64) -> Result<Self> {
-        let Some((&[preferred, delta], utilities)) = memory.split_first_chunk::<2>() else {
-            if memory.is_empty() {
+    /// Takes a state back; an empty one is that of a run that has not begun.
+    pub(super) fn from_state(state: &[f64], given_delta: f64) -> Result<Self> {
+        let Some((&[preferred, delta], utilities)) = state.split_first_chunk::<2>() else {
+            if state.is_empty() {
                 return Ok(Self::new(given_delta));
             }
-            return Err(Error::new("memory", "1 number", "2 or more of oort's pacer"));
+            return Err(Error::new("state", "1 number", "2 or more of oort's pacer"));
         };
         if utilities.len() >= 2 * WINDOW {
             let expected = format!("at most {} of oort's pacer", 1 + 2 * WINDOW);
-            return Err(Error::new("memory", format!("{} numbers", memory.len()), expected));
+            return Err(Error::new("state", format!("{} numbers", state.len()), expected));
         }
-        for (index, &number) in memory.iter().enumerate() {
+        for (index, &number) in state.iter().enumerate() {
             if !(number.is_finite() && number >= 0.0) {
-                let field = format!("memory[{index}]");
+                let field = format!("state[{index}]");
                 return Err(Error::new(field, number, "a finite number, 0 or more"));
             }
         }
         if preferred < delta {
             let expected = format!("at least the pacer's step, {delta}");
-            return Err(Error::new("memory[0]", preferred, expected));
+            return Err(Error::new("state[0]", preferred, expected));
         }
         Ok(Self { preferred, delta, utilities: utilities.to_vec() })
     }
@@ -112,11 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn memory_comes_back() {
+    fn state_comes_back() {
         let mut pacer = Pacer::new(0.0);
         pacer.learn(vec![2.5]);
         (0..50).for_each(|round| pacer.step(1.0 / f64::from(round + 1)));
-        assert_eq!(Pacer::from_memory(&pacer.memory(), 0.0).unwrap(), pacer);
-        assert_eq!(Pacer::from_memory(&[], 4.0).unwrap(), Pacer::new(4.0));
+        assert_eq!(Pacer::from_state(&pacer.state(), 0.0).unwrap(), pacer);
+        assert_eq!(Pacer::from_state(&[], 4.0).unwrap(), Pacer::new(4.0));
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::random::Seed;
-use crate::sizes::SizeLaw;
+use crate::sizes::SizeDistribution;
 
 /// Theorem 3 as the paper writes it: every subset, one by one.
 fn enumerated(sizes: &[f64], cohort: u32) -> f64 {
@@ -36,8 +36,8 @@ fn assert_agrees(sizes: &[f64], cohort: u32) {
 fn agrees_with_enumeration_for_every_n_up_to_12() {
     for n in 1..=12u32 {
         for cohort in 1..=n {
-            let zipf = SizeLaw::Zipf(2.0).draw(n, Seed(u64::from(n))).unwrap();
-            let normal = SizeLaw::LogNormal(1.5).draw(n, Seed(u64::from(cohort))).unwrap();
+            let zipf = SizeDistribution::Zipf(2.0).draw(n, Seed(u64::from(n))).unwrap();
+            let normal = SizeDistribution::LogNormal(1.5).draw(n, Seed(u64::from(cohort))).unwrap();
             assert_agrees(&(0..n).map(|c| zipf.of(c)).collect::<Vec<_>>(), cohort);
             assert_agrees(&(0..n).map(|c| normal.of(c)).collect::<Vec<_>>(), cohort);
             assert_agrees(&vec![3.0; n as usize], cohort);
@@ -59,7 +59,7 @@ fn extreme_and_missing_sizes_agree_with_enumeration() {
 #[test]
 fn agrees_with_simulation_at_100_clients() {
     use crate::random::{Lots, Stream};
-    let sizes = SizeLaw::Zipf(2.0).draw(100, Seed(6)).unwrap();
+    let sizes = SizeDistribution::Zipf(2.0).draw(100, Seed(6)).unwrap();
     let rounds = 200_000u64;
     let (mut first, mut second) = (0.0, 0.0);
     let mut mean = [0.0; 100];
@@ -86,7 +86,7 @@ fn agrees_with_simulation_at_100_clients() {
 
 #[test]
 fn gathering_many_sizes_costs_few_digits() {
-    let sizes = SizeLaw::LogNormal(1.0).draw(3_000, Seed(2)).unwrap();
+    let sizes = SizeDistribution::LogNormal(1.0).draw(3_000, Seed(2)).unwrap();
     let exact = random_sigma(&sizes, 100);
     let all: Vec<SizeClass> = sizes
         .classes()

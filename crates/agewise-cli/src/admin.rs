@@ -1,0 +1,147 @@
+//! `agewise coordinator enroll`, `list` and `revoke`: what an operator does with the state folder of a run, also while it runs.
+
+use super::coordinator::read_params;
+use super::network::{TokenArgs, TrustArgs, block_on};
+use super::table::table;
+use super::{Failure, count, print};
+use agewise_core::Error;
+use agewise_server::coordinator::{Admin, ClientInfo, TokenInfo};
+use agewise_server::crypto::token::{Role, Token};
+use agewise_server::remote::{RemoteError, revoke};
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(super) struct EnrollArgs {
+    /// The configuration of the coordinator
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+
+    /// What a token is good for: client (to enrol, once), observer (to look), operator (to look and to revoke)
+    #[arg(long, default_value = "client")]
+    role: String,
+
+    /// The only name that a client may enrol under with it, or whose it is
+    #[arg(long)]
+    name: Option<String>,
+
+    /// How many tokens
+    #[arg(long, value_name = "K", default_value = "1", value_parser = count::parse)]
+    count: u64,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// The configuration of the coordinator
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+
+    /// Print one JSON document instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RevokeArgs {
+    /// The name of a client, or the public part of a token (see list)
+    #[arg(value_name = "WHO")]
+    who: String,
+
+    /// The configuration of the coordinator
+    #[arg(long, value_name = "FILE", required_unless_present = "coordinator")]
+    config: Option<PathBuf>,
+
+    /// Over the network instead, with an operator's token: https://HOST:PORT
+    #[arg(long, value_name = "URL", conflicts_with = "config", requires = "token_file")]
+    coordinator: Option<String>,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    #[command(flatten)]
+    token: TokenArgs,
+}
+
+/// The admin of the run that a configuration is for.
+fn open(path: &Path) -> Result<Admin, Failure> {
+    let params = read_params(path)?;
+    let here = path.parent().unwrap_or(Path::new(""));
+    Ok(Admin::open(&here.join(params.state))?)
+}
+
+/// Makes tokens, and prints them: this is the only time that they are shown.
+pub(super) fn enroll(args: &EnrollArgs) -> Result<(), Failure> {
+    let role: Role = args.role.parse()?;
+    let tokens = open(&args.config)?.invite(role, args.name.as_deref(), args.count)?;
+    let lines: Vec<String> = tokens.iter().map(Token::reveal).collect();
+    print(&(lines.join("\n") + "\n"))
+}
+
+/// Shows who is there.
+pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
+    let admin = open(&args.config)?;
+    let (clients, tokens) = (admin.clients()?, admin.tokens()?);
+    if args.json {
+        let client = |client: &ClientInfo| json!({"client": client.client, "name": client.name, "key": client.key, "revoked": client.revoked});
+        let token = |token: &TokenInfo| {
+            json!({"id": token.id, "role": token.role.name(), "name": token.name, "used_by": token.used_by,
+                   "revoked": token.revoked})
+        };
+        let all = json!({
+            "clients": clients.iter().map(client).collect::<Vec<_>>(),
+            "tokens": tokens.iter().map(token).collect::<Vec<_>>(),
+        });
+        return print(&format!("{all:#}\n"));
+    }
+    let state = |revoked: bool, otherwise: &str| {
+        if revoked { "revoked".to_string() } else { otherwise.to_string() }
+    };
+    let mut text = String::new();
+    if !clients.is_empty() {
+        let rows = clients.iter().map(|client| {
+            let ClientInfo { client, name, key, revoked } = client;
+            [client.to_string(), name.clone(), key.clone(), state(*revoked, "enrolled")]
+        });
+        text = format!("{}\n", table(["client", "name", "key", "state"], [0], rows));
+    }
+    if tokens.is_empty() {
+        text += "No tokens: agewise coordinator enroll makes them.\n";
+    } else {
+        let rows = tokens.iter().map(|token| {
+            let used = token.used_by.map(|client| format!("used by client {client}"));
+            let used = used.unwrap_or_else(|| "good".to_string());
+            let name = token.name.clone().unwrap_or_default();
+            [token.id.clone(), token.role.name().to_string(), name, state(token.revoked, &used)]
+        });
+        let tokens = table(["token", "role", "name", "state"], [], rows);
+        text = format!("{text}{tokens}\n");
+    }
+    print(&text)
+}
+
+/// Shuts somebody out.
+pub(super) fn shut_out(args: &RevokeArgs) -> Result<(), Failure> {
+    let revoked = match (&args.config, &args.coordinator) {
+        (Some(path), _) => open(path)?.revoke(&args.who)?,
+        (None, Some(url)) => {
+            let (trust, token) = (args.trust.trust()?, args.token.read()?);
+            block_on(async {
+                revoke(url, &trust, token.as_ref(), &args.who).await.map_err(Failure::from)
+            })?
+        }
+        // clap asks for one of them.
+        (None, None) => return Err(Error::new("config", "", "a file").into()),
+    };
+    print(&format!("Revoked: {revoked}.\n"))
+}
+
+impl From<RemoteError> for Failure {
+    fn from(why: RemoteError) -> Self {
+        match why {
+            RemoteError::Input(error) => error.into(),
+            RemoteError::Refused(_) => Self::BadInput(why.to_string()),
+            RemoteError::Unreachable(_) => Self::Io(why.to_string()),
+        }
+    }
+}

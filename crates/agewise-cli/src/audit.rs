@@ -1,0 +1,104 @@
+//! `agewise audit`: does every cohort of a run follow from law, ages and seeds?
+
+use super::progress::Progress;
+use super::{Failure, print};
+use agewise_server::coordinator::audit::{Audit, Finding, audit};
+use clap::Args;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+const AFTER: &str = "\
+The exit code is 0 if nothing was found, and 1 if something was.
+
+Example:
+  agewise audit try/state";
+
+#[derive(Debug, Args)]
+#[command(
+    about = "Replay the ledger of a run: verify every proof, every age and every seed",
+    after_help = AFTER
+)]
+pub(crate) struct AuditArgs {
+    /// The state folder of a coordinator
+    #[arg(value_name = "RUN")]
+    state: PathBuf,
+
+    /// Print one JSON document instead of the text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
+    let mut progress = None;
+    let audited = audit(&args.state, |_, of| {
+        progress.get_or_insert_with(|| Progress::new(of, "auditing", false)).advance(1);
+    });
+    if let Some(progress) = progress {
+        progress.finish();
+    }
+    let audited = audited?;
+    if args.json {
+        print(&format!("{:#}\n", as_json(&audited)))?;
+    } else {
+        print(&as_text(&audited))?;
+    }
+    match audited.findings.len() {
+        0 => Ok(()),
+        1 => Err(Failure::Io("1 finding".to_string())),
+        count => Err(Failure::Io(format!("{count} findings"))),
+    }
+}
+
+fn as_text(audited: &Audit) -> String {
+    let Audit { run, policy, draws, rounds, clients, joins, proofs, invited, fallbacks, .. } =
+        audited;
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "run        {run}");
+    let _ = writeln!(text, "policy     {policy}, draws {draws}");
+    let _ =
+        writeln!(text, "replayed   {rounds} rounds, {clients} clients, {joins} places in rounds");
+    let _ = writeln!(
+        text,
+        "verified   {proofs} proofs of draws, {invited} clients selected or invited by the coordinator"
+    );
+    if *fallbacks > 0 {
+        let _ = writeln!(
+            text,
+            "fallback   {fallbacks} rounds in which nobody had come, and one client was invited"
+        );
+    }
+    let refused: Vec<String> =
+        audited.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if !refused.is_empty() {
+        let _ = writeln!(text, "refused    {}", refused.join(", "));
+    }
+    if audited.findings.is_empty() {
+        text += "findings   none: every cohort follows from law, ages and seeds\n";
+    }
+    for finding in &audited.findings {
+        let _ = writeln!(text, "found      {finding}");
+    }
+    text
+}
+
+fn as_json(audited: &Audit) -> serde_json::Value {
+    let finding = |finding: &Finding| json!({"round": finding.round, "client": finding.client, "what": finding.what});
+    let refused: serde_json::Map<String, serde_json::Value> =
+        audited.refused.iter().map(|(reason, count)| (reason.clone(), json!(count))).collect();
+    json!({
+        "run": audited.run,
+        "policy": audited.policy,
+        "draws": audited.draws,
+        "rounds": audited.rounds,
+        "clients": audited.clients,
+        "joins": audited.joins,
+        "proofs": audited.proofs,
+        "invited": audited.invited,
+        "fallbacks": audited.fallbacks,
+        "refused": refused,
+        "findings": audited.findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+}

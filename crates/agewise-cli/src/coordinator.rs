@@ -1,0 +1,265 @@
+//! `agewise coordinator`: a run over the network.
+
+use super::admin::{EnrollArgs, ListArgs, RevokeArgs};
+use super::network::{LogArgs, block_on, read, told_to_stop};
+use super::{Failure, admin, config, print};
+use agewise_server::coordinator::{self, Coordinator, CoordinatorError};
+use agewise_server::native::coordinator_task;
+use agewise_server::tls::{ServerIdentity, TrialCertificates};
+use agewise_server::{CoordinatorConfig, CoordinatorParams, refuse_renamed_keys};
+use agewise_train::data::folders;
+use agewise_train::data::load;
+use clap::{Args, Subcommand};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+const EXAMPLES: &str = "\
+Examples:
+  agewise coordinator init try
+  agewise coordinator enroll --config try/coordinator.toml --count 20 > try/tokens
+  agewise coordinator --config try/coordinator.toml
+  agewise swarm --clients 20 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --state try/clients --data digits
+  agewise coordinator revoke swarm-00003 --config try/coordinator.toml
+  agewise audit try/state";
+
+/// The commented example, with every setting at its default but for TLS.
+const TEMPLATE: &str = include_str!("coordinator.toml");
+
+#[derive(Debug, Args)]
+#[command(
+    about = "Run the coordinator of a deployment",
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true
+)]
+pub(crate) struct CoordinatorArgs {
+    #[command(subcommand)]
+    command: Option<CoordinatorCommand>,
+
+    /// The configuration (see agewise coordinator init)
+    #[arg(long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+
+    /// Go on with the run in the state folder, or begin it if there is none yet
+    #[arg(long)]
+    resume: bool,
+
+    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum CoordinatorCommand {
+    /// Write a complete, commented configuration, and TLS certificates for a first try
+    Init(InitArgs),
+    /// Make tokens: for clients to enrol with, once each, or for people who look at the run
+    Enroll(EnrollArgs),
+    /// Show the clients and the tokens of a run
+    List(ListArgs),
+    /// Shut out a client or a token, for good and at once
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, Args)]
+struct InitArgs {
+    /// The folder that gets coordinator.toml and tls/
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+
+    /// Host names and addresses under which clients reach the coordinator
+    #[arg(long, value_name = "HOST", default_values = ["localhost", "127.0.0.1", "::1"])]
+    host: Vec<String>,
+}
+
+/// The configuration of a coordinator. A key of an older version is refused with its new name.
+pub(super) fn read_params(path: &Path) -> Result<CoordinatorParams, Failure> {
+    // A file that is no TOML is named when it is read as parameters.
+    if let Some(table) = fs::read_to_string(path).ok().and_then(|text| text.parse().ok()) {
+        refuse_renamed_keys(&table)?;
+    }
+    config::read(path, &["weighting"])
+}
+
+/// Runs the command.
+pub(crate) fn run(args: CoordinatorArgs) -> Result<(), Failure> {
+    match (args.command, args.config) {
+        (Some(CoordinatorCommand::Init(init)), _) => write_example(&init),
+        (Some(CoordinatorCommand::Enroll(args)), _) => admin::enroll(&args),
+        (Some(CoordinatorCommand::List(args)), _) => admin::list(&args),
+        (Some(CoordinatorCommand::Revoke(args)), _) => admin::shut_out(&args),
+        (None, Some(path)) => serve(&path, args.resume, args.data_dir.as_deref(), &args.log),
+        // clap asks for one of them.
+        (None, None) => Err(Failure::BadInput("config: expected a file".to_string())),
+    }
+}
+
+fn write_example(args: &InitArgs) -> Result<(), Failure> {
+    let folder = &args.folder;
+    let files = ["coordinator.toml", "tls/ca.pem", "tls/coordinator.pem", "tls/coordinator.key"];
+    for name in files {
+        let path = folder.join(name);
+        if path.symlink_metadata().is_ok() {
+            let shown = path.display();
+            return Err(Failure::BadInput(format!("{shown}: expected no file of that name yet")));
+        }
+    }
+    if args.host.iter().any(String::is_empty) {
+        let expected = "names and addresses such as fl.example.org";
+        return Err(agewise_core::Error::new("host", "\"\"", expected).into());
+    }
+    let made = TrialCertificates::new(&args.host)?;
+    let tls = folder.join("tls");
+    fs::create_dir_all(&tls).map_err(|error| trouble(&tls, &error))?;
+    let contents = [TEMPLATE, &made.authority, &made.certificate, &made.key];
+    for (name, text) in files.into_iter().zip(contents) {
+        let is_secret = Path::new(name).extension().is_some_and(|end| end == "key");
+        write_new(&folder.join(name), text, is_secret)?;
+    }
+    let shown = folder.display();
+    print(&format!(
+        "Wrote {shown}/coordinator.toml and certificates for {}.\n\n\
+         Make 20 tokens:       agewise coordinator enroll --config {shown}/coordinator.toml --count 20 > {shown}/tokens\n\
+         run the coordinator:  agewise coordinator --config {shown}/coordinator.toml\n\
+         and 20 clients:       agewise swarm --clients 20 --coordinator https://{}:7070 \
+         --ca {shown}/tls/ca.pem --tokens {shown}/tokens --state {shown}/clients --data digits\n\
+         and look at it:       http://127.0.0.1:7071\n",
+        args.host.join(", "),
+        args.host.first().map_or("localhost", String::as_str)
+    ))
+}
+
+/// Writes a file that must not be there yet. A secret can only be read by its owner.
+fn write_new(path: &Path, text: &str, is_secret: bool) -> Result<(), Failure> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if is_secret {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| trouble(path, &error))
+}
+
+fn trouble(path: &Path, error: &io::Error) -> Failure {
+    Failure::Io(format!("{}: {error}", path.display()))
+}
+
+impl From<CoordinatorError> for Failure {
+    fn from(trouble: CoordinatorError) -> Self {
+        let message = trouble.to_string();
+        if trouble.is_bad_input() { Self::BadInput(message) } else { Self::Io(message) }
+    }
+}
+
+fn serve(path: &Path, resume: bool, data_dir: Option<&Path>, log: &LogArgs) -> Result<(), Failure> {
+    let mut params = read_params(path)?;
+    // Files are looked for beside the configuration, from wherever it is started.
+    let here = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    for file in [&mut params.state, &mut params.tls.certificate, &mut params.tls.key] {
+        if !file.as_os_str().is_empty() {
+            *file = here.join(&*file);
+        }
+    }
+    let config = params.check()?;
+    let identity = identity(&config)?;
+    let dataset = load(&config.params.model.data, &folders(data_dir))?;
+    let task = coordinator_task(&config.params.model, config.training, dataset)?;
+    log.begin();
+    block_on(async {
+        let listener = bind("listen", &config.params.listen).await?;
+        let web = match config.params.http.as_str() {
+            "" => None,
+            address => Some(bind("http", address).await?),
+        };
+        announce(&listener, web.as_ref(), identity.is_some());
+        let mut coordinator = Coordinator::new(config, Arc::new(task));
+        if resume {
+            coordinator = coordinator.resuming();
+        }
+        if let Some(identity) = identity {
+            coordinator = coordinator.with_identity(identity);
+        }
+        if let Some(web) = web {
+            coordinator = coordinator.with_web(web);
+        }
+        coordinator::run(listener, coordinator, told_to_stop()).await?;
+        Ok(())
+    })
+}
+
+fn identity(config: &CoordinatorConfig) -> Result<Option<ServerIdentity>, Failure> {
+    let tls = &config.params.tls;
+    match (tls.certificate.as_os_str().is_empty(), tls.key.as_os_str().is_empty()) {
+        (true, true) => Ok(None),
+        (false, false) => {
+            let certificate = read(&tls.certificate, "tls.certificate")?;
+            let key = read(&tls.key, "tls.key")?;
+            Ok(Some(ServerIdentity::from_pem(&certificate, &key)))
+        }
+        (no_certificate, _) => {
+            let missing = if no_certificate { "tls.certificate" } else { "tls.key" };
+            Err(Failure::BadInput(format!(
+                "{missing} = \"\": expected a file, as the other one is given"
+            )))
+        }
+    }
+}
+
+async fn bind(field: &str, address: &str) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| match error.kind() {
+        // The name or the number is wrong, or somebody else is there: another one would do.
+        io::ErrorKind::InvalidInput
+        | io::ErrorKind::AddrInUse
+        | io::ErrorKind::AddrNotAvailable
+        | io::ErrorKind::PermissionDenied => {
+            Failure::BadInput(format!("{field} = {address}: expected a free address ({error})"))
+        }
+        _ => Failure::BadInput(format!("{field} = {address}: expected HOST:PORT ({error})")),
+    })
+}
+
+/// Says where everything is: with port 0 the system has chosen.
+fn announce(listener: &TcpListener, web: Option<&TcpListener>, is_encrypted: bool) {
+    let scheme = if is_encrypted { "https" } else { "http" };
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!("clients: {scheme}://{address}");
+    }
+    if let Some(Ok(address)) = web.map(TcpListener::local_addr) {
+        tracing::info!("page: http://{address}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_has_every_setting_at_its_default() {
+        let read: CoordinatorParams = toml::from_str(TEMPLATE).unwrap();
+        let mut expected = CoordinatorParams::default();
+        expected.tls.certificate = "tls/coordinator.pem".into();
+        expected.tls.key = "tls/coordinator.key".into();
+        assert_eq!(read, expected);
+        let keys = |text: &str| -> Vec<String> {
+            let table: toml::Table = text.parse().unwrap();
+            let inner = |(name, value): (&String, &toml::Value)| match value {
+                toml::Value::Table(inner) => {
+                    inner.keys().map(|key| format!("{name}.{key}")).collect::<Vec<_>>()
+                }
+                _ => vec![name.clone()],
+            };
+            table.iter().flat_map(inner).collect()
+        };
+        let all = toml::to_string(&CoordinatorParams::default()).unwrap();
+        assert_eq!(keys(TEMPLATE), keys(&all));
+        read.check().unwrap();
+    }
+}

@@ -1,0 +1,418 @@
+//! `agewise data`: which data sets there are, fetching and checking them, and how clients would share them.
+
+use super::table::table;
+use super::{Failure, count, print};
+use agewise_core::{Seed, SizeDistribution};
+use agewise_experiment::RunDir;
+use agewise_report::data::{Shown, show};
+use agewise_report::format::number;
+use agewise_train::data::{
+    CATALOGUE, CatalogueEntry, DATA_VARIABLE, DataError, FetchError, FetchStep, Fetched, Found,
+    Integrity, PartitionDistribution, PartitionParams, Spread, Subset, fetch, folders,
+};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+
+const ABOUT: &str = "Data sets: list, fetch and verify them, and show how clients would share them";
+
+const EXAMPLES: &str = "\
+Examples:
+  agewise data list
+  agewise data fetch mnist
+  agewise data verify
+  agewise data show digits --partition dirichlet:0.3 --sizes zipf:2 --clients 20 --batch 50
+  agewise data show mnist --data-dir ~/data --partition shards:2 --clients 100";
+
+#[derive(Debug, Args)]
+#[command(about = ABOUT, after_help = EXAMPLES)]
+pub(crate) struct DataArgs {
+    #[command(subcommand)]
+    command: DataCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum DataCommand {
+    /// Which data sets there are, and which of them are here
+    List(ListArgs),
+    /// Download a data set and check it
+    Fetch(FetchArgs),
+    /// Check the checksums of the files that are here
+    Verify(VerifyArgs),
+    /// Draw samples of a data set, and which labels each client would have
+    Show(ShowArgs),
+}
+
+#[derive(Debug, Args)]
+struct Place {
+    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct FetchArgs {
+    /// The data set: mnist, fashion-mnist, cifar-10 or cifar-100
+    name: String,
+
+    /// The folder that gets a subfolder with the files [default: AGEWISE_DATA, or the system's data folder]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Download from this address, to which the names of the files are added, and from no other
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
+
+    /// No progress
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Args)]
+struct VerifyArgs {
+    /// The data set [default: all that are here]
+    name: Option<String>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Args)]
+struct ShowArgs {
+    /// The data set
+    #[arg(default_value = "digits")]
+    name: String,
+
+    #[command(flatten)]
+    place: Place,
+
+    /// How labels are spread: iid, dirichlet:ALPHA or shards:K
+    #[arg(long, value_name = "LAW", default_value = "iid")]
+    partition: String,
+
+    /// Data sizes: equal, zipf:A or lognormal:S
+    #[arg(long, value_name = "LAW", default_value = "equal")]
+    sizes: String,
+
+    /// n: clients
+    #[arg(long, value_name = "N", value_parser = count::parse, allow_negative_numbers = true, default_value = "20")]
+    clients: u64,
+
+    /// The images that each client has at least
+    #[arg(long, value_name = "IMAGES", value_parser = count::parse, allow_negative_numbers = true, default_value = "50")]
+    batch: u64,
+
+    /// The seed of all draws
+    #[arg(long, value_parser = count::parse, allow_negative_numbers = true, default_value = "0")]
+    seed: u64,
+
+    /// The folder for the pictures [default: a new one under runs/]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Write into a folder that is not empty
+    #[arg(long, requires = "out")]
+    force: bool,
+
+    /// Print the summary as one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Self {
+        match error {
+            DataError::Io { .. } => Self::Io(error.to_string()),
+            _ => Self::BadInput(error.to_string()),
+        }
+    }
+}
+
+impl From<FetchError> for Failure {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Embedded(_) => Self::BadInput(error.to_string()),
+            FetchError::Data(error) => error.into(),
+            FetchError::Io(..) | FetchError::Unavailable(..) => Self::Io(error.to_string()),
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &DataArgs) -> Result<(), Failure> {
+    match &args.command {
+        DataCommand::List(args) => run_list(args),
+        DataCommand::Fetch(args) => run_fetch(args),
+        DataCommand::Verify(args) => run_verify(args),
+        DataCommand::Show(args) => run_show(args),
+    }
+}
+
+/// One data set in the list.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    train: u32,
+    test: u32,
+    classes: u32,
+    shape: String,
+    licence: &'static str,
+    source: &'static str,
+    place: Option<String>,
+}
+
+impl Listed {
+    fn new(entry: &CatalogueEntry, folders: &[PathBuf]) -> Self {
+        let place = entry.find_in(folders).ok().map(|found| match found.place() {
+            None => "inside the program".to_string(),
+            Some(path) => path.display().to_string(),
+        });
+        Self {
+            name: entry.name,
+            train: entry.images(Subset::Train),
+            test: entry.images(Subset::Test),
+            classes: entry.classes,
+            shape: entry.shape.to_string(),
+            licence: entry.licence,
+            source: entry.source,
+            place,
+        }
+    }
+}
+
+fn run_list(args: &ListArgs) -> Result<(), Failure> {
+    let folders = folders(args.place.data_dir.as_deref());
+    let listed: Vec<Listed> = CATALOGUE.iter().map(|entry| Listed::new(entry, &folders)).collect();
+    if args.json {
+        return print(&json(&listed)?);
+    }
+    let rows = listed.iter().map(|set| {
+        [
+            set.name.to_string(),
+            set.train.to_string(),
+            set.test.to_string(),
+            set.classes.to_string(),
+            set.shape.clone(),
+            set.licence.to_string(),
+            set.place.clone().unwrap_or_else(|| format!("agewise data fetch {}", set.name)),
+        ]
+    });
+    let columns = ["name", "train", "test", "classes", "shape", "licence", "where"];
+    let mut text = format!("{}\n", table(columns, 1..=3, rows));
+    text += "Folders, in this order:\n";
+    for folder in &folders {
+        let _ = writeln!(text, "  {}", folder.display());
+    }
+    print(&text)
+}
+
+fn run_fetch(args: &FetchArgs) -> Result<(), Failure> {
+    let entry = CatalogueEntry::named(&args.name)?;
+    let folder = match folders(args.data_dir.as_deref()).first() {
+        Some(folder) => folder.join(entry.name),
+        None => {
+            return Err(Failure::BadInput(format!(
+                "data_dir is not given: expected --data-dir DIR or {DATA_VARIABLE}, as this system has no data folder"
+            )));
+        }
+    };
+    if let Some(mirror) = &args.mirror
+        && !["http://", "https://"].iter().any(|scheme| mirror.starts_with(scheme))
+    {
+        let expected = "an address that begins with http:// or https://";
+        return Err(agewise_core::Error::new("mirror", mirror, expected).into());
+    }
+    let mirrors = match &args.mirror {
+        Some(mirror) => vec![mirror.as_str()],
+        None => entry.mirrors.to_vec(),
+    };
+    let progress = FetchProgress::new(args.quiet);
+    let fetched = fetch(entry, &folder, &mirrors, &|step| progress.show(step));
+    progress.bar.finish_and_clear();
+    let mut text = String::new();
+    for (path, fetched) in fetched? {
+        let what = match fetched {
+            Fetched::AlreadyHere => "was here already",
+            Fetched::Downloaded => "downloaded",
+            Fetched::Replaced => "downloaded, in place of a file with another checksum",
+        };
+        let _ = writeln!(text, "{}: {what}", path.display());
+    }
+    let _ = writeln!(text, "{}; licence: {}", entry.source, entry.licence);
+    print(&text)
+}
+
+/// The progress of downloads: a bar in a terminal, a line for each file elsewhere.
+struct FetchProgress {
+    bar: ProgressBar,
+    lines: bool,
+}
+
+impl FetchProgress {
+    fn new(quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::with_draw_target(
+            Some(0),
+            if terminal && !quiet {
+                ProgressDrawTarget::stderr_with_hz(10)
+            } else {
+                ProgressDrawTarget::hidden()
+            },
+        );
+        // A template that does not parse would be a bar without one: nothing worth failing for.
+        if let Ok(style) = ProgressStyle::with_template(
+            "{msg} {wide_bar:.cyan/black} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+        ) {
+            bar.set_style(style);
+        }
+        Self { bar, lines: !terminal && !quiet }
+    }
+
+    fn show(&self, step: FetchStep<'_>) {
+        match step {
+            FetchStep::Begin { url, bytes, resumed } => {
+                self.bar.set_length(bytes);
+                self.bar.reset();
+                self.bar.set_position(resumed);
+                self.bar.set_message(url.rsplit('/').next().unwrap_or(url).to_string());
+                let from =
+                    if resumed > 0 { format!(", from byte {resumed} on") } else { String::new() };
+                self.line(&format!("{url}, {bytes} bytes{from}"));
+            }
+            FetchStep::Bytes(count) => self.bar.inc(count),
+            FetchStep::Failed(reason) => {
+                self.bar.suspend(|| self.line(&format!("  no success: {reason}")));
+            }
+            FetchStep::Done => {}
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if self.lines {
+            // Nobody listens; the download matters more.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+    }
+}
+
+/// The data sets that are complete somewhere. What others lack is added to `wrong`.
+fn complete_sets(
+    folders: &[PathBuf],
+    wrong: &mut Vec<String>,
+) -> Result<Vec<(&'static CatalogueEntry, Found)>, Failure> {
+    let mut complete = Vec::new();
+    for entry in CATALOGUE {
+        match entry.find_in(folders) {
+            Ok(found) => complete.push((entry, found)),
+            Err(DataError::Missing { looked, .. }) => {
+                // Two data sets have the same file names; what is missing is said once.
+                for file in looked.into_iter().filter_map(|(_, lacks)| lacks) {
+                    let missing = format!("{file}: missing, though others beside it are there");
+                    if !wrong.contains(&missing) {
+                        wrong.push(missing);
+                    }
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(complete)
+}
+
+fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
+    if let Some(folder) = args.place.data_dir.as_deref().filter(|folder| !folder.is_dir()) {
+        let value = folder.display();
+        return Err(agewise_core::Error::new("data-dir", value, "a folder that is there").into());
+    }
+    let mut wrong = Vec::new();
+    let folders = folders(args.place.data_dir.as_deref());
+    let found: Vec<(&CatalogueEntry, Found)> = match &args.name {
+        Some(name) => {
+            let entry = CatalogueEntry::named(name)?;
+            vec![(entry, entry.find_in(&folders)?)]
+        }
+        None => complete_sets(&folders, &mut wrong)?,
+    };
+    let mut rows = Vec::new();
+    for (entry, found) in found {
+        for (path, verdict) in entry.verify(&found)? {
+            let path = path.display().to_string();
+            let says = match verdict {
+                Integrity::Published => "right: the published file",
+                Integrity::SameContents => "right: the same contents",
+                Integrity::Unknown => "no checksum is known for this form of the file",
+                Integrity::Wrong { found, expected } => {
+                    wrong.push(format!("{path}: SHA-256 {found}; expected {expected}"));
+                    "WRONG"
+                }
+            };
+            rows.push([entry.name.to_string(), path, says.to_string()]);
+        }
+    }
+    print(&format!("{}\n", table(["data set", "file", "checksum"], [], rows)))?;
+    if wrong.is_empty() { Ok(()) } else { Err(Failure::BadInput(wrong.join("\n"))) }
+}
+
+fn run_show(args: &ShowArgs) -> Result<(), Failure> {
+    let entry = CatalogueEntry::named(&args.name)?;
+    let params = PartitionParams {
+        distribution: args.partition.parse::<PartitionDistribution>()?,
+        sizes: args.sizes.parse::<SizeDistribution>()?,
+        clients: args.clients,
+        least: args.batch,
+        seed: Seed(args.seed),
+    };
+    let found = entry.find_in(&folders(args.place.data_dir.as_deref()))?;
+    let dataset = entry.load_found(&found)?;
+    let partition = params.check(&dataset.train)?.split();
+    let shown = show(&dataset, &params, &partition);
+    let dir = RunDir::create(args.out.as_deref(), "data", args.force)?;
+    shown.write(&dir)?;
+    if args.json { print(&shown.json()?) } else { print(&text(&shown, dir.path())) }
+}
+
+fn text(shown: &Shown, folder: &Path) -> String {
+    let summary = &shown.summary;
+    let out = &summary.summary;
+    let row = |name: &str, spread: Spread| {
+        [name.to_string(), number(spread.min), number(spread.median), number(spread.max)]
+    };
+    let rows = [row("images", out.sizes), row("classes", out.classes)];
+    let mut text = format!(
+        "{}: {} images among {} clients, partition {}, sizes {}, at least {} each, seed {}\n{}\n",
+        summary.dataset,
+        out.images,
+        out.clients,
+        summary.partition,
+        summary.sizes,
+        summary.batch,
+        summary.seed,
+        table(["per client", "min", "median", "max"], 1..=3, rows)
+    );
+    let _ = writeln!(
+        text,
+        "Mean total variation distance between the labels of a client and all labels: {}",
+        number(out.mean_distance)
+    );
+    let _ = writeln!(text, "\nPictures: {}", folder.join("labels.png").display());
+    let _ = writeln!(text, "          {}", folder.join("samples.png").display());
+    text
+}
+
+fn json(value: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value);
+    text.map(|text| text + "\n").map_err(|error| Failure::Io(error.to_string()))
+}

@@ -1,0 +1,172 @@
+//! The command line. Bad input ends with exit code 2, an interruption with 130, anything else that fails with 1.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod audit;
+mod client;
+mod compare;
+mod config;
+mod coordinator;
+mod count;
+mod data;
+mod experiment;
+mod network;
+mod policies;
+mod presets;
+mod progress;
+mod progress_table;
+mod report;
+mod run_args;
+mod simulate;
+mod sizes;
+mod status;
+mod swarm;
+mod table;
+mod theory;
+
+use agewise_experiment::{ExperimentError, RunDirError};
+use agewise_report::ReportError;
+use clap::{Parser, Subcommand};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The user can fix it: a value, a file name, a file's contents.
+    BadInput(String),
+    /// The machine is in the way: a disk, a permission.
+    Io(String),
+    /// The user stopped it; what there is was written.
+    Interrupted(String),
+    /// The reader of our output has closed the pipe, as `head` does; not an error.
+    BrokenPipe,
+}
+
+impl From<agewise_core::Error> for Failure {
+    fn from(error: agewise_core::Error) -> Self {
+        Self::BadInput(error.to_string())
+    }
+}
+
+impl From<agewise_plot::DrawError> for Failure {
+    fn from(error: agewise_plot::DrawError) -> Self {
+        use agewise_plot::DrawError;
+        let message = error.to_string();
+        match error {
+            DrawError::UnknownFormat { .. } => Self::BadInput(message),
+            // A folder that does not exist was mistyped; any other failure is the disk's.
+            DrawError::Write { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::BadInput(message)
+            }
+            _ => Self::Io(message),
+        }
+    }
+}
+
+impl From<ExperimentError> for Failure {
+    fn from(error: ExperimentError) -> Self {
+        let message = error.to_string();
+        match error {
+            ExperimentError::Data(error) => error.into(),
+            ExperimentError::RunDir(error) => error.into(),
+            ExperimentError::Input(_) | ExperimentError::Unreadable(_) => Self::BadInput(message),
+        }
+    }
+}
+
+impl From<RunDirError> for Failure {
+    fn from(error: RunDirError) -> Self {
+        let message = error.to_string();
+        if error.is_bad_name() { Self::BadInput(message) } else { Self::Io(message) }
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Experiment(error) => error.into(),
+            ReportError::Draw(error) => error.into(),
+        }
+    }
+}
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "agewise",
+    version,
+    about = "Who trains next? Balanced client participation in federated learning.",
+    after_help = "Start with `agewise compare`: two minutes of training on embedded data, and a report."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    // Boxed: these have many more flags than the others.
+    Compare(Box<compare::CompareArgs>),
+    Theory(theory::TheoryArgs),
+    Simulate(Box<simulate::SimulateArgs>),
+    Report(report::ReportArgs),
+    Policies(policies::PoliciesArgs),
+    Presets(presets::PresetsArgs),
+    Data(data::DataArgs),
+    Coordinator(coordinator::CoordinatorArgs),
+    Client(client::ClientArgs),
+    Swarm(swarm::SwarmArgs),
+    Status(status::StatusArgs),
+    Audit(audit::AuditArgs),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Compare(args) => compare::run(&args),
+        Command::Theory(args) => theory::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Data(args) => data::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Policies(args) => policies::run(&args),
+        Command::Presets(args) => presets::run(&args),
+        Command::Coordinator(args) => coordinator::run(args),
+        Command::Client(args) => client::run(&args),
+        Command::Swarm(args) => swarm::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Audit(args) => audit::run(&args),
+    };
+    match result {
+        Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Err(Failure::BadInput(message)) => {
+            complain(&message);
+            ExitCode::from(2)
+        }
+        Err(Failure::Interrupted(message)) => {
+            // As a shell reports a program that Ctrl-C has ended.
+            let _ = writeln!(io::stderr(), "{message}");
+            ExitCode::from(130)
+        }
+        Err(Failure::Io(message)) => {
+            complain(&message);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn complain(message: &str) {
+    // If even standard error is closed there is nobody left to tell.
+    let _ = writeln!(io::stderr(), "error: {message}");
+}
+
+/// Prints a finished text; a closed pipe (`| head`) ends the program quietly.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::BrokenPipe),
+        Err(error) => Err(Failure::Io(format!("cannot write to standard output: {error}"))),
+    }
+}

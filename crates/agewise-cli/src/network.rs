@@ -1,0 +1,279 @@
+//! What all commands of the deployment share: where the coordinator is, which data a client has, logs, and signals.
+
+use super::Failure;
+use agewise_core::Seed;
+use agewise_server::client::{ClientError, Event};
+use agewise_server::crypto::token::Token;
+use agewise_server::tls::Trust;
+use agewise_train::data::folders;
+use agewise_train::data::{Dataset, Partition, PartitionParams, load};
+use clap::{Args, ValueEnum};
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use tracing_subscriber::filter::LevelFilter;
+
+/// Where the coordinator is.
+#[derive(Debug, Args)]
+pub(crate) struct Connection {
+    /// The coordinator: https://HOST:PORT (http:// only on loopback)
+    #[arg(long, value_name = "URL")]
+    pub(crate) coordinator: String,
+
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+}
+
+/// Which certificates are believed.
+#[derive(Debug, Args)]
+pub(crate) struct TrustArgs {
+    /// The authority that signed the coordinator's certificate, PEM [default: the public ones]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+impl TrustArgs {
+    pub(crate) fn trust(&self) -> Result<Trust, Failure> {
+        match &self.ca {
+            None => Ok(Trust::Public),
+            Some(path) => {
+                let pem = read(path, "ca")?;
+                if !String::from_utf8_lossy(&pem).contains("-----BEGIN CERTIFICATE-----") {
+                    let shown = path.display();
+                    let message = format!("ca = {shown}: expected a certificate as PEM");
+                    return Err(Failure::BadInput(message));
+                }
+                Ok(Trust::Authority(pem))
+            }
+        }
+    }
+}
+
+/// Where a token is. It is a secret, so it is never an argument: other users of a machine can see those.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// A file with the token from the operator (agewise coordinator enroll)
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl TokenArgs {
+    pub(crate) fn read(&self) -> Result<Option<Token>, Failure> {
+        let Some(path) = &self.token_file else {
+            return Ok(None);
+        };
+        let mut tokens = read_tokens(path, "token-file")?;
+        if tokens.len() > 1 {
+            let (shown, count) = (path.display(), tokens.len());
+            let message = format!("token-file = {shown}: expected one token, found {count}");
+            return Err(Failure::BadInput(message));
+        }
+        Ok(tokens.pop())
+    }
+}
+
+/// The tokens in a file, one on each line.
+pub(crate) fn read_tokens(path: &Path, field: &str) -> Result<Vec<Token>, Failure> {
+    let bytes = read(path, field)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let tokens = lines.map(|(number, line)| {
+        line.parse::<Token>().map_err(|error| {
+            let (shown, line) = (path.display(), number + 1);
+            let expected = error.expected();
+            Failure::BadInput(format!("{field} = {shown}: line {line}: expected {expected}"))
+        })
+    });
+    let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
+    if tokens.is_empty() {
+        let shown = path.display();
+        return Err(Failure::BadInput(format!("{field} = {shown}: expected a token")));
+    }
+    Ok(tokens)
+}
+
+/// Which data clients have.
+#[derive(Debug, Args)]
+pub(crate) struct ClientData {
+    /// The data set: digits, mnist, ... (see agewise data list)
+    #[arg(long, value_name = "NAME")]
+    data: String,
+
+    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K
+    #[arg(long, value_name = "LAW", default_value = "iid")]
+    partition: String,
+
+    /// How data sizes are spread over clients: equal, zipf:A or lognormal:S
+    #[arg(long, value_name = "LAW", default_value = "equal")]
+    sizes: String,
+
+    /// The seed of the partition
+    #[arg(long, value_parser = super::count::parse, default_value = "0")]
+    seed: u64,
+}
+
+impl ClientData {
+    /// The data, and how so many clients share the training images.
+    pub(crate) fn split(&self, clients: u64) -> Result<(Dataset, Partition), Failure> {
+        let dataset = load(&self.data, &folders(self.data_dir.as_deref()))?;
+        let params = PartitionParams {
+            distribution: self.partition.parse()?,
+            sizes: self.sizes.parse()?,
+            clients,
+            least: 1,
+            seed: Seed(self.seed),
+        };
+        let partition = params.check(&dataset.train)?.split();
+        Ok((dataset, partition))
+    }
+}
+
+/// How a command says what it does.
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Lines for people or for programs
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    log: LogFormat,
+
+    /// The least important lines that are shown
+    #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
+    log_level: LogLevel,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl LogArgs {
+    /// Logs go to standard error from now on.
+    pub(crate) fn begin(&self) {
+        use std::io::IsTerminal;
+        let level = match self.log_level {
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+        };
+        let lines = tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_target(false)
+            .with_max_level(level)
+            // A log that cannot be written (a full disk) is not a reason to end.
+            .log_internal_errors(false);
+        match self.log {
+            LogFormat::Text => lines.init(),
+            LogFormat::Json => lines.json().init(),
+        }
+    }
+}
+
+/// Reads a file that a flag or a setting names.
+pub(crate) fn read(path: &Path, field: &str) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| {
+        Failure::BadInput(format!(
+            "{field} = {}: expected a readable file ({error})",
+            path.display()
+        ))
+    })
+}
+
+/// Runs to its end what needs the network.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Io(format!("cannot start threads: {error}")))?;
+    let result = runtime.block_on(work);
+    // Training that nobody waits for any more must not hold up the end.
+    runtime.shutdown_background();
+    result
+}
+
+/// Ctrl-C, or the system's wish that the process ends.
+pub(crate) async fn told_to_stop() {
+    let interrupted = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = interrupted => {}
+                _ = terminated.recv() => {}
+            }
+            return;
+        }
+    }
+    interrupted.await.ok();
+}
+
+impl From<ClientError> for Failure {
+    fn from(why: ClientError) -> Self {
+        match why {
+            ClientError::Input(_) => Self::BadInput(why.to_string()),
+            ClientError::Refused(_) | ClientError::Cheated(_) | ClientError::State(_) => {
+                Self::Io(why.to_string())
+            }
+        }
+    }
+}
+
+/// Says what happened to a client: a line in the log, or one of JSON on standard output.
+pub(crate) fn show(client: &str, event: &Event, json: bool) {
+    if json {
+        let line = as_json(client, event);
+        // Whoever reads this may have left, which is no reason to stop training.
+        super::print(&format!("{line}\n")).ok();
+        return;
+    }
+    match event {
+        Event::Enrolled { client: number, waiting_since } => {
+            tracing::info!(client, number, waiting_since, "enrolled");
+        }
+        Event::Joined { round, age } => tracing::info!(client, round, age, "joined"),
+        Event::NotJoined { round, why } => tracing::info!(client, round, why, "not joined"),
+        Event::Accepted { round } => tracing::info!(client, round, "accepted"),
+        Event::NotAccepted { round, why } => {
+            tracing::warn!(client, round, why, "not accepted");
+        }
+        Event::Disconnected { why } => tracing::warn!(client, why, "disconnected, trying again"),
+        Event::GaveUp { why } => tracing::error!(client, why, "gave up"),
+        Event::Finished => tracing::info!(client, "the run is over"),
+    }
+}
+
+fn as_json(client: &str, event: &Event) -> serde_json::Value {
+    use serde_json::json;
+    match event {
+        Event::Enrolled { client: number, waiting_since } => {
+            json!({"client": client, "event": "enrolled", "number": number, "waiting_since": waiting_since})
+        }
+        Event::Joined { round, age } => {
+            json!({"client": client, "event": "joined", "round": round, "age": age})
+        }
+        Event::NotJoined { round, why } => {
+            json!({"client": client, "event": "not-joined", "round": round, "why": why})
+        }
+        Event::Accepted { round } => json!({"client": client, "event": "accepted", "round": round}),
+        Event::NotAccepted { round, why } => {
+            json!({"client": client, "event": "not-accepted", "round": round, "why": why})
+        }
+        Event::Disconnected { why } => {
+            json!({"client": client, "event": "disconnected", "why": why})
+        }
+        Event::GaveUp { why } => json!({"client": client, "event": "gave-up", "why": why}),
+        Event::Finished => json!({"client": client, "event": "finished"}),
+    }
+}

@@ -1,0 +1,65 @@
+//! `agewise presets`: comparisons that have a name, and what each costs here.
+
+use super::table::table;
+use super::{Failure, print};
+use agewise_experiment::presets::{Cost, Preset, presets};
+use clap::Args;
+
+#[derive(Debug, Args)]
+#[command(about = "List the comparisons that have a name, with what each costs on this machine")]
+pub(crate) struct PresetsArgs {
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &PresetsArgs) -> Result<(), Failure> {
+    let cost = Cost::measure()?;
+    let all = presets();
+    if args.json {
+        let entries: Vec<_> = all.iter().map(|preset| entry(preset, &cost)).collect();
+        let text = serde_json::to_string_pretty(&entries);
+        let text = text.map_err(|error| Failure::Io(format!("presets: {error}")))?;
+        return print(&(text + "\n"));
+    }
+    let rows = all.iter().map(|preset| {
+        let paper = preset.paper_rounds;
+        [
+            preset.name.clone(),
+            preset.about.clone(),
+            paper.map_or("-".to_string(), |(random, markov)| format!("{random} / {markov}")),
+            seconds(cost.of_round(preset)),
+            seconds(cost.of_preset(preset)),
+        ]
+    });
+    let columns = ["preset", "what", "paper: random / optimal", "a round", "all"];
+    print(&format!(
+        "{}\nTime on this machine ({} cores), from a short measurement: a round with its evaluation, and all policies with all \
+         seeds, if they need\nas many rounds as random selection (in the paper, for its own). Settings can be overridden: agewise compare \
+         --preset NAME --seeds 10\n",
+        table(columns, 2..=4, rows),
+        cost.cores()
+    ))
+}
+
+fn entry(preset: &Preset, cost: &Cost) -> serde_json::Value {
+    serde_json::json!({
+        "name": preset.name,
+        "about": preset.about,
+        "paper_rounds_random": preset.paper_rounds.map(|rounds| rounds.0),
+        "paper_rounds_markov_optimal": preset.paper_rounds.map(|rounds| rounds.1),
+        "seconds_per_round": cost.of_round(preset),
+        "seconds": cost.of_preset(preset),
+        "config": preset.params,
+    })
+}
+
+/// A time for people.
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.1} s"),
+        s if s < 6_000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3_600.0),
+    }
+}

@@ -1,0 +1,132 @@
+//! `agewise report`: draws experiments again, from their folders.
+
+use super::{Failure, print};
+use agewise_core::files::write_atomically;
+use agewise_experiment::run_dir::{LOGS, REPORT, SUMMARY};
+use agewise_experiment::{Experiment, Results, RunDir, read};
+use agewise_report::{ReportSection, page};
+use agewise_train::data::folders;
+use clap::Args;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+const ABOUT: &str = "Draw the report of a run again, or put several into one";
+
+const TEACHING: &str = "\
+Draw the tables, figures and the report of a run again, from the logs in its folder; of a comparison or a simulation. \
+With --out, write one page about one or several runs instead and leave their folders alone.";
+
+const EXAMPLES: &str = "\
+Examples:
+  agewise report runs/compare-001
+  agewise report runs/compare-001 runs/compare-002 runs/simulate-001 --out all.html";
+
+#[derive(Debug, Args)]
+#[command(about = ABOUT, long_about = TEACHING, after_help = EXAMPLES)]
+pub(crate) struct ReportArgs {
+    /// The folders of comparisons and simulations
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<PathBuf>,
+
+    /// Write one page about all of them to this file
+    #[arg(long, value_name = "FILE.html")]
+    out: Option<PathBuf>,
+
+    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
+    if args.runs.len() > 1 && args.out.is_none() {
+        let message = "out is not given: expected --out FILE.html for a report about several runs";
+        return Err(Failure::BadInput(message.to_string()));
+    }
+    let folders = folders(args.data_dir.as_deref());
+    let mut runs = Vec::with_capacity(args.runs.len());
+    // Of what is written to; they are held until the end.
+    let mut locks = Vec::new();
+    for path in &args.runs {
+        let dir = RunDir::open(path)?;
+        if args.out.is_none() {
+            locks.push(dir.lock()?);
+        }
+        let experiment = Experiment::new(dir.read_config()?, &folders)?;
+        let results = read(&experiment, &dir)?;
+        check_logs(&dir, &results)?;
+        runs.push((dir, results));
+    }
+    let section = |(dir, results)| ReportSection::new(name_of(RunDir::path(dir)), results);
+    let Some(out) = &args.out else {
+        let mut text = String::new();
+        for (dir, results) in &runs {
+            section((dir, results))?.write(dir)?;
+            let _ = writeln!(text, "Report: {}", dir.path().join(REPORT).display());
+            text += &unfinished(dir, results);
+        }
+        return print(&text);
+    };
+    if out.is_dir() {
+        let message = format!("out = {}: expected the name of a file, not a folder", out.display());
+        return Err(Failure::BadInput(message));
+    }
+    let sections = runs.iter().map(|(dir, results)| section((dir, results)));
+    let sections = sections.collect::<Result<Vec<_>, _>>()?;
+    write_atomically(out, page(&sections)?.to_html().as_bytes()).map_err(|error| {
+        let message = format!("out = {}: {error}", out.display());
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Failure::BadInput(message),
+            _ => Failure::Io(message),
+        }
+    })?;
+    let unfinished: String = runs.iter().map(|(dir, results)| unfinished(dir, results)).collect();
+    print(&format!("Report: {}\n{unfinished}", out.display()))
+}
+
+/// A line about a run that has rounds still to be played, and how it goes on; nothing about others.
+fn unfinished(dir: &RunDir, results: &Results) -> String {
+    if results.is_finished() {
+        return String::new();
+    }
+    let (ended, path) = (finished_runs(results), dir.path().display());
+    format!(
+        "{path} is unfinished: {ended} of {} runs have ended; go on with `agewise {} --resume {path}`\n",
+        results.records.len(),
+        command(results)
+    )
+}
+
+fn finished_runs(results: &Results) -> usize {
+    results.records.iter().filter(|record| record.finished).count()
+}
+
+/// The command that plays such an experiment.
+fn command(results: &Results) -> &'static str {
+    if results.experiment.task().is_some() { "compare" } else { "simulate" }
+}
+
+/// Refuses to draw less than what was there: logs may have been lost since.
+fn check_logs(dir: &RunDir, results: &Results) -> Result<(), Failure> {
+    let summary = dir.read(SUMMARY)?.unwrap_or_default();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap_or_default();
+    let before = summary["finished_runs"].as_u64().unwrap_or(0);
+    let now = finished_runs(results) as u64;
+    if now >= before {
+        return Ok(());
+    }
+    let command = command(results);
+    Err(Failure::BadInput(format!(
+        "{}: {now} finished runs: expected the {before} of {SUMMARY}; logs are missing or damaged, and `agewise {command} \
+         --resume` plays them again",
+        dir.path().join(LOGS).display()
+    )))
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path
+        .canonicalize()
+        .ok()
+        .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
+    name.unwrap_or_else(|| path.display().to_string())
+}

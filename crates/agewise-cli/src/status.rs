@@ -1,0 +1,166 @@
+//! `agewise status`: how a run goes.
+
+use super::network::{TokenArgs, TrustArgs, block_on};
+use super::table::table;
+use super::{Failure, print};
+use agewise_server::protocol::hex;
+use agewise_server::protocol::{State, StatusReply};
+use agewise_server::remote::{RemoteError, status};
+use clap::Args;
+use serde_json::json;
+use std::fmt::Write as _;
+
+#[derive(Debug, Args)]
+#[command(about = "Show how a run goes: round, cohort, ages, health")]
+pub(crate) struct StatusArgs {
+    /// The coordinator: https://HOST:PORT (http:// only on loopback)
+    #[arg(value_name = "URL")]
+    coordinator: String,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    #[command(flatten)]
+    token: TokenArgs,
+
+    /// Print one JSON document instead of the text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let (trust, token) = (args.trust.trust()?, args.token.read()?);
+    let reply = block_on(async {
+        status(&args.coordinator, &trust, token.as_ref()).await.map_err(|error| match error {
+            RemoteError::Input(error) => error.into(),
+            RemoteError::Refused(_) | RemoteError::Unreachable(_) => {
+                Failure::Io(format!("{}: {error}", args.coordinator))
+            }
+        })
+    })?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&as_json(&reply));
+        let text = text.map_err(|error| Failure::Io(format!("status: {error}")))?;
+        return print(&(text + "\n"));
+    }
+    print(&as_text(&reply))
+}
+
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Unspecified => "unknown",
+        State::Waiting => "waiting",
+        State::Joining => "joining",
+        State::Training => "training",
+        State::Aggregating => "aggregating",
+        State::Draining => "draining",
+        State::Finished => "finished",
+    }
+}
+
+fn as_text(reply: &StatusReply) -> String {
+    let mut text = String::new();
+    let of = if reply.rounds == 0 { String::new() } else { format!(" of {}", reply.rounds) };
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "round      {}{of}, {}", reply.round, state_name(reply.state()));
+    let _ = writeln!(text, "policy     {}", reply.policy);
+    let _ = writeln!(text, "clients    {} connected of {}", reply.connected, reply.enrolled);
+    let _ = writeln!(
+        text,
+        "cohort     {} joined, {} reported; {} expected, interval {:.2} rounds",
+        reply.selected, reply.reported, reply.target, reply.interval
+    );
+    let total: u64 = reply.ages.iter().map(|count| u64::from(count.clients)).sum();
+    let sum: u64 = reply.ages.iter().map(|count| count.age * u64::from(count.clients)).sum();
+    if let Some(oldest) = reply.ages.last().filter(|_| total > 0) {
+        let mean = sum as f64 / total as f64;
+        let _ = writeln!(
+            text,
+            "ages       {mean:.2} on average, {} at most ({} clients)",
+            oldest.age, oldest.clients
+        );
+    }
+    let health = match reply.warnings.len() {
+        0 => "ok".to_string(),
+        1 => "1 warning".to_string(),
+        count => format!("{count} warnings"),
+    };
+    let _ = writeln!(text, "health     {health}");
+    for warning in &reply.warnings {
+        let _ = writeln!(text, "warning    {warning}");
+    }
+    if reply.history.is_empty() {
+        return text;
+    }
+    let rows = reply.history.iter().map(|round| {
+        let outcome = match (round.committed, round.forced) {
+            (true, false) => "committed",
+            (true, true) => "committed, forced",
+            (false, _) => "abandoned",
+        };
+        [
+            round.round.to_string(),
+            outcome.to_string(),
+            round.available.to_string(),
+            round.selected.to_string(),
+            round.reported.to_string(),
+            round.late.to_string(),
+            round.refused.to_string(),
+            round.accuracy.map_or("-".to_string(), |accuracy| format!("{accuracy:.4}")),
+            format!("{:.2}", round.seconds),
+        ]
+    });
+    let columns = [
+        "round",
+        "outcome",
+        "available",
+        "selected",
+        "reported",
+        "late",
+        "refused",
+        "accuracy",
+        "seconds",
+    ];
+    let _ = writeln!(text, "{}", table(columns, 2..=8, rows));
+    text
+}
+
+fn as_json(reply: &StatusReply) -> serde_json::Value {
+    let history: Vec<_> = reply
+        .history
+        .iter()
+        .map(|round| {
+            json!({
+                "round": round.round,
+                "committed": round.committed,
+                "forced": round.forced,
+                "available": round.available,
+                "selected": round.selected,
+                "reported": round.reported,
+                "late": round.late,
+                "refused": round.refused,
+                "accuracy": round.accuracy,
+                "loss": round.loss,
+                "seconds": round.seconds,
+            })
+        })
+        .collect();
+    let ages: Vec<_> = reply.ages.iter().map(|count| json!([count.age, count.clients])).collect();
+    json!({
+        "run": hex(&reply.run),
+        "state": state_name(reply.state()),
+        "round": reply.round,
+        "rounds": reply.rounds,
+        "policy": reply.policy,
+        "enrolled": reply.enrolled,
+        "connected": reply.connected,
+        "target": reply.target,
+        "selected": reply.selected,
+        "reported": reply.reported,
+        "interval": reply.interval,
+        "ages": ages,
+        "history": history,
+        "warnings": reply.warnings,
+    })
+}

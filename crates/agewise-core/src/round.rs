@@ -1,0 +1,199 @@
+//! One round as a policy sees it, and the checks of what a policy answers.
+
+use crate::ages::Ages;
+use crate::error::{Error, Result};
+use crate::policy::Policy;
+use crate::random::{Lots, Seed, Stream};
+use crate::reports::Reports;
+use crate::setting::{EmptyCohort, Setting, check_length};
+use crate::sizes::Sizes;
+use crate::weighting::{CohortMember, Weighting};
+
+/// Who can take part in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Availability<'a> {
+    /// Every client.
+    Everyone,
+    /// Those whose entry is `true`.
+    Only(&'a [bool]),
+}
+
+/// A chosen client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pick {
+    /// Who.
+    pub client: u32,
+    /// How often it was drawn: 1, except where clients are drawn with replacement.
+    pub draws: u32,
+}
+
+impl Pick {
+    /// A client that is chosen once.
+    pub fn once(client: u32) -> Self {
+        Self { client, draws: 1 }
+    }
+}
+
+/// Everything that a policy may look at in one round.
+#[derive(Debug, Clone, Copy)]
+pub struct Round<'a> {
+    seed: Seed,
+    ages: &'a Ages,
+    setting: &'a Setting,
+    availability: Availability<'a>,
+    reports: &'a Reports,
+    /// Who has left for good; clients beyond the end of the list have not.
+    left: &'a [bool],
+}
+
+impl<'a> Round<'a> {
+    /// Puts the parts of a round together; ages and availability must be those of the setting's clients.
+    pub fn new(
+        setting: &'a Setting,
+        seed: Seed,
+        ages: &'a Ages,
+        availability: Availability<'a>,
+        reports: &'a Reports,
+    ) -> Result<Self> {
+        check_length("ages", ages.clients() as usize, setting.clients())?;
+        if let Availability::Only(mask) = availability {
+            check_length("available", mask.len(), setting.clients())?;
+        }
+        Ok(Self { seed, ages, setting, availability, reports, left: &[] })
+    }
+
+    /// The same without the clients that have left.
+    pub(crate) fn without(self, left: &'a [bool]) -> Self {
+        Self { left, ..self }
+    }
+
+    /// The number of the round, from 0.
+    pub fn number(&self) -> u64 {
+        self.ages.round()
+    }
+
+    /// n, m, and what else is fixed.
+    pub fn setting(&self) -> &'a Setting {
+        self.setting
+    }
+
+    /// The ages of all clients.
+    pub fn ages(&self) -> &'a Ages {
+        self.ages
+    }
+
+    /// The data sizes.
+    pub fn sizes(&self) -> &'a Sizes {
+        self.setting.sizes()
+    }
+
+    /// What was reported so far.
+    pub fn reports(&self) -> &'a Reports {
+        self.reports
+    }
+
+    /// Whether everyone is available.
+    pub fn everyone_is_available(&self) -> bool {
+        let nobody_left = !self.left.contains(&true);
+        nobody_left
+            && match self.availability {
+                Availability::Everyone => true,
+                Availability::Only(mask) => mask.iter().all(|&available| available),
+            }
+    }
+
+    /// The available clients, in increasing order.
+    pub fn available(&self) -> impl Iterator<Item = u32> + Clone + use<'a> {
+        let round = *self;
+        (0..self.setting.clients()).filter(move |&client| round.is_available(client))
+    }
+
+    /// Whether a client of the setting is there and has not left.
+    fn is_available(&self, client: u32) -> bool {
+        let there = match self.availability {
+            Availability::Everyone => true,
+            Availability::Only(mask) => mask[client as usize],
+        };
+        there && !self.has_left(client)
+    }
+
+    fn has_left(&self, client: u32) -> bool {
+        self.left.get(client as usize) == Some(&true)
+    }
+
+    /// The random numbers of this round in one stream.
+    pub fn lots(&self, stream: Stream) -> Lots {
+        Lots::new(self.seed, stream, self.number())
+    }
+
+    /// The seed of the run, for randomness that does not belong to one round.
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// The clients that a policy chooses, with the rule for an empty cohort applied; and whether one was
+    /// forced. An answer that is no cohort of this round is an error that names the policy.
+    pub fn choose(&self, policy: &mut dyn Policy, name: &str) -> Result<(Vec<Pick>, bool)> {
+        let picks = policy.select(self);
+        self.check(&picks, name)?;
+        if !picks.is_empty() || self.setting.empty_cohort() == EmptyCohort::Skip {
+            return Ok((picks, false));
+        }
+        let forced = self.forced_client();
+        Ok((forced.map(Pick::once).into_iter().collect(), forced.is_some()))
+    }
+
+    /// Checks that these are clients of this round, in increasing order, each of them once.
+    fn check(&self, picks: &[Pick], name: &str) -> Result<()> {
+        let clients = self.setting.clients();
+        let mut before = None;
+        for &Pick { client, draws } in picks {
+            let expected = if client >= clients {
+                format!("a client from 0 to {}", clients - 1)
+            } else if before == Some(client) {
+                "each client at most once".to_string()
+            } else if before > Some(client) {
+                "clients in increasing order".to_string()
+            } else if self.has_left(client) {
+                "a client that has not left".to_string()
+            } else if !self.is_available(client) {
+                "an available client".to_string()
+            } else if draws == 0 {
+                "clients that were drawn once or more".to_string()
+            } else {
+                before = Some(client);
+                continue;
+            };
+            return Err(Error::new(
+                format!("cohort of {name}"),
+                format!("client {client}"),
+                expected,
+            ));
+        }
+        Ok(())
+    }
+
+    /// The client that has to take part if nobody wants to: a random one of those that are available.
+    pub fn forced_client(&self) -> Option<u32> {
+        let lots = self.lots(Stream::FORCED);
+        self.available().min_by_key(|&client| lots.of(u64::from(client)))
+    }
+
+    /// The weights of a cohort, or of those of its members that reported.
+    pub fn weigh(&self, policy: &dyn Policy, weighting: Weighting, picks: &[Pick]) -> Vec<f64> {
+        // Asking costs a look at all clients for some policies, and only one weighting needs it.
+        let inclusion = if weighting == Weighting::Unbiased {
+            let clients: Vec<u32> = picks.iter().map(|pick| pick.client).collect();
+            policy.inclusion(self, &clients)
+        } else {
+            Vec::new()
+        };
+        let member = |(index, pick): (usize, &Pick)| CohortMember {
+            draws: pick.draws,
+            size: self.sizes().of(pick.client),
+            share: self.sizes().share(pick.client),
+            inclusion: inclusion.get(index).copied().unwrap_or(1.0),
+        };
+        weighting.weights(picks.iter().enumerate().map(member))
+    }
+}

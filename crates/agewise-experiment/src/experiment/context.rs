@@ -1,0 +1,59 @@
+//! What all variants share under one seed of a training experiment.
+
+use super::Experiment;
+use crate::log::RoundLog;
+use crate::objective::Optima;
+use agewise_core::{Result, Seed, Setting, Sizes};
+use agewise_train::task::Split;
+use std::sync::{Arc, Mutex};
+
+/// What all variants share under one seed of a training experiment.
+pub struct SeedContext {
+    /// The seed.
+    pub seed: Seed,
+    /// The division of the data.
+    pub split: Split,
+    /// The selection problem at the beginning, with the sizes of the task's clients.
+    pub setting: Setting,
+    /// The samples of everyone who will ever join.
+    pub samples: Vec<u64>,
+    /// How many samples of each class each of them has, for tasks that know.
+    pub labels: Option<Vec<Vec<u32>>>,
+    /// The first model.
+    pub first_model: Vec<f32>,
+    /// How long each client trains in a round, in simulated seconds.
+    pub durations: Vec<f32>,
+    /// What is known about the objectives, once it was looked for.
+    pub(crate) optima: Mutex<Option<Arc<Optima>>>,
+}
+
+impl SeedContext {
+    pub(super) fn new(experiment: &Experiment, seed: u32) -> Result<Self> {
+        let task = experiment.required_task()?;
+        let split = experiment.split(seed);
+        let samples = task.sizes(split)?;
+        let params = experiment.params();
+        let first = samples.iter().take(params.clients as usize).map(|&samples| samples as f64);
+        let sizes = Sizes::new(first.collect())?;
+        let speeds = experiment.speeds().draw(split.clients, split.seed)?;
+        let trained = task.samples_per_round(split)?.into_iter();
+        let durations = trained.zip(speeds).map(|(samples, speed)| (samples as f64 / speed) as f32);
+        Ok(Self {
+            seed: split.seed,
+            split,
+            setting: Experiment::setting_of(params, params.clients, sizes)?,
+            labels: task.client_labels(split)?,
+            first_model: task.initial(split.seed)?,
+            durations: durations.collect(),
+            samples,
+            optima: Mutex::default(),
+        })
+    }
+
+    /// How long a round took in simulated time: as long as the slowest client that reported.
+    pub fn seconds(&self, log: &RoundLog) -> f64 {
+        let durations =
+            log.clients.iter().filter_map(|&client| self.durations.get(client as usize));
+        durations.fold(0.0, |slowest, &duration| f64::from(duration).max(slowest))
+    }
+}

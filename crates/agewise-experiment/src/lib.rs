@@ -1,0 +1,45 @@
+//! Experiments: policies of client selection side by side, with or without training, from 100 clients to 10^8.
+//!
+//! An [`Experiment`] is a world, variants (a policy, its start and weighting, a rule of aggregation), rounds, seeds and,
+//! if anything is trained, a task. [`play`] plays all its runs on a number of threads and gives [`Results`]; with a
+//! [`RunDir`] everything is kept as it comes, so that a run can be stopped at any moment, goes on with the same bytes,
+//! and can be asked for more when it is finished ([`run_dir::extend`]).
+
+#![forbid(unsafe_code)]
+
+mod callbacks;
+mod engines;
+mod error;
+mod experiment;
+mod log;
+pub mod objective;
+mod params;
+pub mod presets;
+mod probes;
+mod record;
+mod results;
+mod run;
+pub mod run_dir;
+mod scheduler;
+mod speeds;
+mod stats;
+mod summary;
+mod world;
+
+pub use callbacks::{Callbacks, NoCallbacks};
+pub use error::ExperimentError;
+pub use experiment::{Experiment, ExperimentBuilder, SeedContext, Variant};
+pub use log::{RoundLog, TestScore};
+pub use params::{ExperimentParams, TrainingParams, WorldParams, read_params};
+pub use record::{ClientRecord, CurvePoint, LoadRecord, Record, RoundRow, RunId, TrainingRecord};
+pub use results::Results;
+pub use run::{SelectionRun, SelectionSpec, TrainingRun};
+pub use run_dir::{RunDir, RunDirError};
+pub use scheduler::{play, read};
+pub use speeds::SpeedDistribution;
+pub use stats::{
+    Estimate, Interval, PairedChange, PairedDifference, RoundsToTarget, Student, holm, median,
+    quantile,
+};
+pub use summary::{Measure, Pair, RoundsTo, Summary, TheorySummary, VariantSummary, Verdict};
+pub use world::{Availability, World};

@@ -1,0 +1,190 @@
+//! A run without a task: a policy, a seed, so many rounds.
+
+use super::recorder::RunMetrics;
+use crate::engines::Engine;
+use crate::engines::round::{RoundMetrics, RoundSelection};
+use crate::record::{LoadRecord, RoundRow};
+use crate::world::World;
+use agewise_core::metrics::MeanWeights;
+use agewise_core::{
+    Calibrator, LawFamily, Laws, Plan, Policy, PolicyVariant, Result, Setting, SettingParams,
+    SizeDistribution, Sizes, Weighting,
+};
+
+/// Everything that a run without a task depends on.
+#[derive(Debug, Clone)]
+pub struct SelectionSpec {
+    /// The setting at the beginning.
+    pub setting: Setting,
+    /// What the sizes of clients that join are drawn from.
+    pub size_distribution: SizeDistribution,
+    /// The policy, with its first ages and its weighting.
+    pub policy: PolicyVariant,
+    /// What happens to clients, with the seed of the run.
+    pub world: World,
+    /// Rounds to play in all.
+    pub rounds: u64,
+    /// Rounds at the beginning that are played and not recorded.
+    pub warmup: u64,
+    /// Whether the target interval is learned from the number of reports.
+    pub calibrate: bool,
+}
+
+/// A run in progress.
+pub struct SelectionRun {
+    spec: SelectionSpec,
+    engine: Engine,
+    /// Learns the interval, and makes the laws of this family for it.
+    calibration: Option<(Calibrator, LawFamily)>,
+    round: u64,
+    metrics: RunMetrics,
+}
+
+impl SelectionRun {
+    /// Prepares a run; nothing is played yet.
+    pub fn new(spec: SelectionSpec) -> Result<Self> {
+        let policy = spec.policy.build(&spec.setting)?;
+        let setting = &spec.setting;
+        let calibration = match policy.law_family().filter(|_| spec.calibrate) {
+            Some(family) => Some((Calibrator::new(setting.cohort(), setting.interval())?, family)),
+            None => None,
+        };
+        let means = mean_weights(&spec, &*policy);
+        let (engine, ages) = Engine::new(&spec, means)?;
+        let metrics = RunMetrics::new(&spec, means, &ages);
+        Ok(Self { spec, engine, calibration, round: 0, metrics })
+    }
+
+    /// The round that is played next.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Plays one round. Many rounds are played faster by [`Self::play_on`].
+    pub fn play(&mut self) -> Result<RoundRow> {
+        Ok(self.play_block(1)?[0])
+    }
+
+    /// Plays the rounds that are left, in blocks whose metrics are counted at once, until `goes_on` says no behind a
+    /// block.
+    pub fn play_on(&mut self, mut goes_on: impl FnMut(&[RoundRow]) -> bool) -> Result<()> {
+        let block = self.engine.block(&self.spec);
+        while !self.is_finished() {
+            let rows = self.play_block(block.min(self.spec.rounds - self.round))?;
+            if !goes_on(&rows) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all rounds were played.
+    pub fn is_finished(&self) -> bool {
+        self.round >= self.spec.rounds
+    }
+
+    /// Plays so many rounds: first chooses the clients of all of them, then counts the metrics.
+    fn play_block(&mut self, rounds: u64) -> Result<Vec<RoundRow>> {
+        if self.engine.is_large() {
+            // Inside the pool its threads stay awake from one round to the next.
+            rayon::scope(|_| self.play_here(rounds))
+        } else {
+            self.play_here(rounds)
+        }
+    }
+
+    fn play_here(&mut self, rounds: u64) -> Result<Vec<RoundRow>> {
+        let selected = (0..rounds).map(|_| self.choose()).collect::<Result<Vec<_>>>()?;
+        let metrics = self.engine.take_metrics();
+        let row = |((interval, selection), metrics): (&(f64, RoundSelection), &RoundMetrics)| {
+            self.metrics.record(*interval, selection, metrics)
+        };
+        Ok(selected.iter().zip(&metrics).map(row).collect())
+    }
+
+    /// Chooses the clients of the next round, by the target interval that is returned with them.
+    fn choose(&mut self) -> Result<(f64, RoundSelection)> {
+        let (interval, laws) = match &self.calibration {
+            None => (self.spec.setting.interval(), None),
+            Some((calibrator, family)) => {
+                let law = family.law(calibrator.interval(), self.spec.setting.max_age())?;
+                (calibrator.interval(), Some(Laws::shared(law)))
+            }
+        };
+        let selection = self.engine.choose(self.round, laws)?;
+        if let Some((calibrator, _)) = &mut self.calibration {
+            calibrator.observe(selection.reported);
+        }
+        self.round += 1;
+        Ok((interval, selection))
+    }
+
+    /// The clients credited in the last round, in increasing order.
+    pub fn last_cohort(&self) -> Vec<u32> {
+        self.engine.cohort_before(self.round)
+    }
+
+    /// The rounds so far, and their figures.
+    pub fn finish(self) -> (Vec<RoundRow>, LoadRecord) {
+        self.metrics.finish(self.engine.selections())
+    }
+}
+
+/// What is known about the mean weights of the clients before anything is played.
+fn mean_weights(spec: &SelectionSpec, policy: &dyn Policy) -> MeanWeights {
+    let setting = &spec.setting;
+    let independent = policy.rounds_are_independent();
+    // Age and lots treat all clients alike; a rhythm gives each its own company for ever.
+    let chosen_alike = setting.rates().is_none() && !matches!(policy.plan(), Plan::Select);
+    let weighed_alike =
+        setting.sizes().are_equal() || spec.policy.weighting() == Weighting::Uniform;
+    if !spec.world.is_calm() {
+        MeanWeights::Unknown
+    } else if chosen_alike && weighed_alike {
+        MeanWeights::Alike
+    } else if independent {
+        MeanWeights::IndependentRounds
+    } else {
+        MeanWeights::Unknown
+    }
+}
+
+impl SelectionSpec {
+    /// How many clients will ever have been there.
+    pub(crate) fn total(&self) -> u32 {
+        self.world.joined(self.setting.clients(), self.rounds)
+    }
+
+    /// The sizes of those who join, in their order.
+    pub(crate) fn newcomers(&self) -> Result<Vec<f64>> {
+        let (here, total) = (self.setting.clients(), self.total());
+        if total == here || self.setting.sizes().are_equal() {
+            return Ok(vec![1.0; (total - here) as usize]);
+        }
+        let drawn = self.size_distribution.draw(total, self.world.seed)?;
+        Ok((here..total).map(|client| drawn.of(client)).collect())
+    }
+
+    /// The setting with the sizes of everyone who will ever join.
+    pub(crate) fn everyone(&self) -> Result<Setting> {
+        let Self { setting, .. } = self;
+        let newcomers = self.newcomers()?;
+        if newcomers.is_empty() {
+            return Ok(setting.clone());
+        }
+        let total = self.total();
+        let sizes = if setting.sizes().are_equal() {
+            Sizes::equal(total)
+        } else {
+            let here = (0..setting.clients()).map(|client| setting.sizes().of(client));
+            Sizes::new(here.chain(newcomers).collect())?
+        };
+        let (cohort, max_age) = (u64::from(setting.cohort()), u64::from(setting.max_age()));
+        SettingParams {
+            sizes: Some(sizes),
+            empty_cohort: setting.empty_cohort(),
+            ..SettingParams::new(u64::from(total), cohort, max_age)
+        }
+        .check()
+    }
+}

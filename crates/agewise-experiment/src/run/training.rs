@@ -1,0 +1,217 @@
+//! A run of training: one variant under one seed, round by round.
+
+use super::logged::LoggedSelection;
+use crate::experiment::{Experiment, SeedContext};
+use crate::log::{RoundLog, TestScore};
+use crate::objective::ObjectiveRecord;
+use crate::probes::{Prober, writable};
+use crate::record::{ClientRecord, CurvePoint, Record, RunId, TrainingRecord};
+use crate::world::Selected;
+use agewise_core::{Error, LossNeed, Result};
+use agewise_train::aggregation::Contribution;
+use agewise_train::checkpoint::Checkpoint;
+use agewise_train::local::LocalReport;
+use agewise_train::{RoundEngine, RoundPlan, RoundReport, Task, Threads};
+use std::time::{Duration, Instant};
+
+/// A run of training in progress.
+pub struct TrainingRun<'a> {
+    experiment: &'a Experiment,
+    context: &'a SeedContext,
+    selection: LoggedSelection<'a>,
+    engine: RoundEngine,
+    logs: Vec<RoundLog>,
+    /// Of the last round; callers may ask for it, and it leaves no trace in the logs.
+    selecting: Duration,
+}
+
+impl<'a> TrainingRun<'a> {
+    /// Begins a run.
+    pub fn new(experiment: &'a Experiment, id: RunId) -> Result<Self> {
+        let context = experiment.context(id.seed)?;
+        let aggregation = experiment.variant(id)?.aggregation();
+        let engine = RoundEngine::new(context.first_model.clone(), aggregation)?;
+        let task = experiment.required_task()?;
+        let selection = LoggedSelection::new(experiment, id, task, context)?;
+        let (logs, selecting) = (Vec::new(), Duration::ZERO);
+        Ok(Self { experiment, context, selection, engine, logs, selecting })
+    }
+
+    /// Goes on with a run; logs beyond the checkpoint are not used.
+    pub fn resume(
+        experiment: &'a Experiment,
+        id: RunId,
+        mut logs: Vec<RoundLog>,
+        checkpoint: Checkpoint,
+    ) -> Result<Self> {
+        let mut run = Self::new(experiment, id)?;
+        let Checkpoint { metadata, parameters, server, sketched, sketches } = checkpoint;
+        if (logs.len() as u64) < metadata.round {
+            let expected = format!("the {} rounds before the checkpoint", metadata.round);
+            return Err(Error::new("log", format!("{} rounds", logs.len()), expected));
+        }
+        if parameters.len() != run.global().len() {
+            let expected = format!("{} parameters", run.global().len());
+            return Err(Error::new("checkpoint", parameters.len(), expected));
+        }
+        logs.truncate(metadata.round as usize);
+        run.selection.replay(&logs)?;
+        run.selection.restore_sketches(&sketched, &sketches)?;
+        run.engine =
+            RoundEngine::resume(parameters, experiment.variant(id)?.aggregation(), server)?;
+        Ok(Self { logs, ..run })
+    }
+
+    /// What the aggregator remembers.
+    pub fn aggregator_state(&self) -> Vec<(&str, &[f32])> {
+        self.engine.aggregator().state()
+    }
+
+    /// The clients with a sketch of their last update, where the policy looks at those, and all sketches one after the
+    /// other.
+    pub fn sketches(&self) -> (Vec<u32>, Vec<f32>) {
+        self.selection.sketches()
+    }
+
+    /// The rounds so far.
+    pub fn logs(&self) -> &[RoundLog] {
+        &self.logs
+    }
+
+    /// The global model.
+    pub fn global(&self) -> &[f32] {
+        self.engine.global()
+    }
+
+    /// Whether the run is at its end.
+    pub fn is_finished(&self) -> bool {
+        self.experiment.is_finished(&self.logs)
+    }
+
+    /// How long the policy took to select the last cohort on this machine, without the answers to its probes.
+    pub fn selecting_time(&self) -> Duration {
+        self.selecting
+    }
+
+    /// Plays a round.
+    pub fn play_round(&mut self, threads: Threads) -> Result<()> {
+        self.selection.selector.begin()?;
+        let task = self.context.task(self.experiment, threads)?;
+        let mut log = RoundLog {
+            round: self.logs.len() as u64,
+            available: self.selection.selector.available(),
+            ..RoundLog::default()
+        };
+        let probed = self.probe(&*task, threads, &mut log)?;
+        let begin = Instant::now();
+        let Selected { cohort, dropped } = self.selection.selector.select()?;
+        self.selecting = begin.elapsed();
+        // A client that was probed and is selected has the model of this round already.
+        let selected = |client: &u32| {
+            [&cohort.clients, &dropped].iter().any(|some| some.binary_search(client).is_ok())
+        };
+        log.probed = probed.iter().filter(|client| !selected(client)).count() as u32;
+        if self.selection.selector.selector().policy().needs().loss == LossNeed::WholeData {
+            log.whole_losses = self.prober(&*task, threads).losses(&cohort.clients)?;
+        }
+        if self.experiment.looks_at_objectives_before(log.round) {
+            let global = self.engine.global();
+            let selector = &mut self.selection.selector;
+            let objectives =
+                self.experiment.objectives_before(self.context, selector, global, threads)?;
+            log.objectives = Some(objectives);
+        }
+        let plan = RoundPlan {
+            sketcher: self.selection.sketcher.as_ref(),
+            ..RoundPlan::new(self.context.split, log.round)
+        };
+        let members = Contribution::of_cohort(&cohort);
+        let report = self.engine.round(&*task, plan, &members, threads)?;
+        (log.clients, log.weights, log.dropped) = (cohort.clients, cohort.weights, dropped);
+        log.forced = cohort.forced;
+        self.write_reports(&report, &mut log);
+        if self.experiment.evaluates(log.round) {
+            let evaluation = task.evaluate_all(self.engine.global(), threads)?;
+            log.test = Some(TestScore {
+                samples: evaluation.samples,
+                loss: Some(evaluation.loss()).filter(|loss| loss.is_finite()),
+                class_samples: evaluation.class_samples,
+                class_correct: evaluation.class_correct,
+            });
+        }
+        self.selection.follow(&log, &report.sketches)?;
+        self.logs.push(log);
+        if self.experiment.looks_at_objectives() && self.is_finished() {
+            let losses = self.experiment.objectives(self.context, self.engine.global(), threads)?;
+            if let Some(last) = self.logs.last_mut() {
+                last.final_losses = Some(losses);
+            }
+        }
+        Ok(())
+    }
+
+    fn prober<'b>(&'b self, task: &'b dyn Task, threads: Threads) -> Prober<'b> {
+        Prober { task, split: self.context.split, global: self.engine.global(), threads }
+    }
+
+    /// Answers the probes of the policy; returns the clients that were sent the model for them.
+    fn probe(&mut self, task: &dyn Task, threads: Threads, log: &mut RoundLog) -> Result<Vec<u32>> {
+        let Self { selection, engine, context, .. } = self;
+        let prober = Prober { task, split: context.split, global: engine.global(), threads };
+        let LoggedSelection { selector, sketcher, .. } = selection;
+        let before = (log.round == 0).then(|| selector.selector().ages().clone());
+        let probed = selector.answer_probes(&prober, sketcher.as_ref())?;
+        if let Some(before) = before {
+            let ages = selector.selector().ages();
+            log.first_ages = (*ages != before).then(|| ages.iter().collect());
+            log.first_losses = selection.first_losses();
+        }
+        Ok(probed.into_iter().collect())
+    }
+
+    /// What the clients of a round reported.
+    fn write_reports(&self, report: &RoundReport, log: &mut RoundLog) {
+        let members = || report.members.iter().map(|member| member.as_ref().ok());
+        log.losses = members().map(|report| Some(writable(report?.loss))).collect();
+        if self.selection.selector.selector().policy().needs().loss_squares {
+            let root = |report: Option<&LocalReport>| Some(writable(report?.mean_square.sqrt()));
+            log.root_mean_squares = members().map(root).collect();
+        }
+    }
+
+    pub(crate) fn into_logs(self) -> Vec<RoundLog> {
+        self.logs
+    }
+}
+
+impl Record {
+    /// Follows the logs of a training run.
+    pub fn of_training(experiment: &Experiment, id: RunId, logs: Vec<RoundLog>) -> Result<Self> {
+        let (task, context) = (experiment.required_task()?, experiment.context(id.seed)?);
+        let mut selection = LoggedSelection::new(experiment, id, task, context)?;
+        selection.replay(&logs)?;
+        let last = logs.iter().rev().find_map(|log| log.test.as_ref());
+        let client = |(client, &samples): (u32, &u64)| {
+            let (selections, age) = selection.client(client);
+            let labels = context.labels.as_ref().and_then(|labels| labels.get(client as usize));
+            let accuracy = last.zip(labels).and_then(|(test, labels)| test.accuracy_for(labels));
+            ClientRecord { samples, selections, age, accuracy }
+        };
+        let clients = (0..).zip(&context.samples).map(client).collect();
+        let point = |log: &RoundLog| {
+            let (test, score) = (log.test.as_ref()?, experiment.score(log)?);
+            let (accuracy, loss) = (test.accuracy(), test.loss);
+            Some(CurvePoint { round: log.round + 1, score, accuracy, loss })
+        };
+        let (rounds, load) = selection.finish();
+        let training = TrainingRecord {
+            metric: experiment.metric(),
+            curve: logs.iter().filter_map(point).collect(),
+            clients,
+            objectives: ObjectiveRecord::new(context, &logs)?,
+            logs,
+        };
+        let finished = experiment.is_finished(&training.logs);
+        Ok(Self { id, finished, rounds, load, training: Some(training) })
+    }
+}

@@ -1,0 +1,121 @@
+//! How long rounds of training took on this machine: `timing.csv`, the only file of a run directory that differs from
+//! run to run.
+
+use super::csv::quoted;
+use super::{RunDir, RunDirError, TIMING};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+const COLUMNS: &str = "policy,seed,round,seconds,checkpoint_seconds,selection_seconds";
+
+/// The times of one round.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RoundTimes {
+    /// All of it but the checkpoint.
+    pub(super) round: Duration,
+    pub(super) checkpoint: Duration,
+    /// The policy's choice, which is part of the round.
+    pub(super) selection: Duration,
+}
+
+/// The file while it is written.
+pub(crate) struct Timing(Mutex<File>);
+
+impl Timing {
+    /// Opens the file of a directory, or begins it.
+    pub(crate) fn open(dir: &RunDir) -> Result<Self, RunDirError> {
+        let known = dir.read(TIMING)?.is_some_and(|text| !text.is_empty());
+        let mut file = dir.append(TIMING)?;
+        if !known {
+            writeln!(file, "{COLUMNS}").map_err(|error| dir.failed(TIMING, error))?;
+        }
+        Ok(Self(Mutex::new(file)))
+    }
+
+    /// Writes down the times of a round.
+    pub(super) fn note(
+        &self,
+        policy: &str,
+        seed: u64,
+        round: u64,
+        times: RoundTimes,
+    ) -> std::io::Result<()> {
+        let policy = quoted(policy);
+        let [whole, checkpoint, selection] =
+            [times.round, times.checkpoint, times.selection].map(|time| time.as_secs_f64());
+        // Most choices take microseconds.
+        let line = format!("{policy},{seed},{round},{whole:.6},{checkpoint:.6},{selection:.9}\n");
+        // A thread that panicked had written nothing or a line.
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes())
+    }
+}
+
+/// What a variant took on this machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeanTimes {
+    /// Of a run, without its checkpoints.
+    pub seconds_per_run: f64,
+    /// Of the choice of a cohort.
+    pub seconds_per_choice: f64,
+}
+
+/// By seed and round, the seconds of the round and of its choice.
+type Rounds<'a> = BTreeMap<(&'a str, &'a str), (f64, f64)>;
+
+/// For each variant its mean times, as far as they are known from the text of the file.
+pub fn mean_times<'a>(
+    text: &str,
+    variants: impl Iterator<Item = &'a str>,
+) -> Vec<Option<MeanTimes>> {
+    let columns = COLUMNS.split(',').count();
+    let mut rounds: BTreeMap<&str, Rounds<'_>> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        // From the right: a name may contain commas.
+        let cells: Vec<&str> = line.rsplitn(columns, ',').collect();
+        if let [selection, _, seconds, round, seed, policy] = cells[..]
+            && let (Ok(seconds), Ok(selection)) = (seconds.parse(), selection.parse())
+        {
+            // A round that was played again counts once.
+            rounds.entry(policy).or_default().insert((seed, round), (seconds, selection));
+        }
+    }
+    let of = |variant: &str| {
+        let mine = rounds.get(quoted(variant).as_str())?;
+        let seeds: BTreeSet<&str> = mine.keys().map(|(seed, _)| *seed).collect();
+        let seconds: f64 = mine.values().map(|(seconds, _)| seconds).sum();
+        let choices: f64 = mine.values().map(|(_, selection)| selection).sum();
+        Some(MeanTimes {
+            seconds_per_run: seconds / seeds.len() as f64,
+            seconds_per_choice: choices / mine.len() as f64,
+        })
+    };
+    variants.map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_over_runs_and_over_choices() {
+        let text = "policy,seed,round,seconds,checkpoint_seconds,selection_seconds\n\
+                    random,0,1,1.0,9,0.5\n\
+                    random,0,2,7.0,9,0.5\n\
+                    random,0,2,3.0,9,0.2\n\
+                    random,1,1,2.0,9,0.2\n\
+                    \"clustered(by=2, x=1)\",0,1,4.0,9,0.001\n\
+                    random,1,2,1.0";
+        let found = mean_times(text, ["random", "clustered(by=2, x=1)", "phased"].into_iter());
+        // Round 2 of seed 0 was played twice and counts as it was the last time; a line that was cut off is none.
+        let random = found[0].unwrap();
+        assert!((random.seconds_per_run - 3.0).abs() < 1e-12);
+        assert!((random.seconds_per_choice - 0.3).abs() < 1e-12);
+        let clustered = MeanTimes { seconds_per_run: 4.0, seconds_per_choice: 0.001 };
+        assert_eq!(&found[1..], [Some(clustered), None]);
+        assert_eq!(mean_times("", ["random"].into_iter()), [None]);
+    }
+}

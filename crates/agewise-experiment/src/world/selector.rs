@@ -1,0 +1,225 @@
+//! A policy at work in a world: which clients are there, are selected, and report.
+//!
+//! The population grows and shrinks as that of a deployment does. What clients decide at home follows from what was
+//! published: the interval of the beginning, unless it is calibrated.
+
+use super::{RoundWorld, World};
+use crate::probes::Prober;
+use agewise_core::{
+    Ages, Availability, Calibrator, Cohort, Pick, PolicyVariant, Report, Result, Selector, Setting,
+};
+use agewise_train::sketch::Sketcher;
+use std::collections::BTreeSet;
+
+/// First ages above this count as this; sixty years of rounds of one second.
+pub(crate) const OLDEST: u64 = 1 << 31;
+
+/// A selector and the world around it.
+#[derive(Debug)]
+pub(crate) struct WorldSelector {
+    selector: Selector,
+    world: World,
+    first_clients: u32,
+    /// The sizes of the clients that join, in their order.
+    newcomers: Vec<f64>,
+    /// The target interval of the beginning.
+    interval: f64,
+    calibrator: Option<Calibrator>,
+    /// Whether each client was online, in worlds with a memory; empty in others.
+    online: Vec<bool>,
+    /// Whether each client can be reached in the present round; nothing where all can that have not left.
+    mask: Option<Vec<bool>>,
+    /// Clients that have left for good.
+    departed: u32,
+}
+
+/// The clients that came and went before a round.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Movements {
+    pub(crate) joined: u64,
+    /// The ages of those that left.
+    pub(crate) left: Vec<u64>,
+}
+
+/// The cohort of a round in a world.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Selected {
+    /// The clients that report, with their weights.
+    pub(crate) cohort: Cohort,
+    /// The clients that were selected and never report.
+    pub(crate) dropped: Vec<u32>,
+}
+
+impl WorldSelector {
+    /// A policy in a world: `setting` at the beginning, and the sizes of the clients that will join.
+    pub(crate) fn new(
+        variant: &PolicyVariant,
+        setting: Setting,
+        newcomers: Vec<f64>,
+        world: World,
+        calibrate: bool,
+    ) -> Result<Self> {
+        let (first_clients, interval) = (setting.clients(), setting.interval());
+        let cohort = setting.cohort();
+        let mut selector = Selector::from_variant(variant, setting, world.seed)?;
+        if selector.ages().iter().any(|age| age > OLDEST) {
+            let mut state = selector.state();
+            state.population.ages = Ages::new(selector.ages().iter().map(|age| age.min(OLDEST)));
+            selector.restore(state)?;
+        }
+        let learns = calibrate && selector.policy().law_family().is_some();
+        let calibrator = learns.then(|| Calibrator::new(cohort, interval)).transpose()?;
+        if world.join > 0.0 && selector.policy().local_rule().is_some() {
+            selector.set_interval(interval)?;
+        }
+        let online = if world.at(0).has_memory() {
+            (0..first_clients).map(|client| world.starts_online(client)).collect()
+        } else {
+            Vec::new()
+        };
+        let (mask, departed) = (None, 0);
+        Ok(Self {
+            selector,
+            world,
+            first_clients,
+            newcomers,
+            interval,
+            calibrator,
+            online,
+            mask,
+            departed,
+        })
+    }
+
+    /// Begins the present round: clients join, some leave for good, some go offline or come back.
+    pub(crate) fn begin(&mut self) -> Result<Movements> {
+        let now = self.world.at(self.selector.round());
+        let joined = self.admit()?;
+        let mut movements = Movements { joined, left: Vec::new() };
+        if now.clients_may_leave() {
+            for client in 0..self.selector.population().clients() {
+                if now.leaves(client) && !self.selector.population().has_left(client) {
+                    self.selector.leave(client)?;
+                    self.departed += 1;
+                    movements.left.push(self.selector.ages().of(client));
+                }
+            }
+        }
+        if let Some(calibrator) = &self.calibrator {
+            self.selector.set_interval(calibrator.interval())?;
+        }
+        self.mask = self.reachable(&now);
+        Ok(movements)
+    }
+
+    /// Clients that joined since the last round come in, with age 0.
+    fn admit(&mut self) -> Result<u64> {
+        let population = self.selector.population();
+        let (have, known) = (population.clients(), population.admitted() as usize);
+        let total = self.world.joined(self.first_clients, self.selector.round());
+        let count = (total.saturating_sub(have) as usize).min(self.newcomers.len() - known);
+        if count == 0 {
+            return Ok(0);
+        }
+        let sizes = self.newcomers[known..known + count].iter();
+        self.selector.admit_all(sizes.map(|&size| (size, 0)))?;
+        if !self.online.is_empty() {
+            let world = self.world;
+            self.online.extend((have..have + count as u32).map(|c| world.starts_online(c)));
+        }
+        Ok(count as u64)
+    }
+
+    /// Whether each client is online; `None` if all are.
+    fn reachable(&mut self, now: &RoundWorld) -> Option<Vec<bool>> {
+        for (client, online) in (0..).zip(&mut self.online) {
+            *online = now.switched(client, *online);
+        }
+        let clients = 0..self.selector.population().clients();
+        let is_online = |client: u32| {
+            let remembered = self.online.get(client as usize).copied().unwrap_or(false);
+            now.is_online(client, remembered)
+        };
+        (!now.everyone_is_online()).then(|| clients.map(is_online).collect())
+    }
+
+    /// How many clients can be selected in the present round.
+    pub(crate) fn available(&self) -> u32 {
+        let population = self.selector.population();
+        let Some(mask) = &self.mask else {
+            return population.clients() - self.departed;
+        };
+        let here = |(client, online): (u32, &bool)| *online && !population.has_left(client);
+        (0..).zip(mask).filter(|&place| here(place)).count() as u32
+    }
+
+    /// The target interval of the present round.
+    pub(crate) fn interval(&self) -> f64 {
+        self.calibrator.as_ref().map_or(self.interval, Calibrator::interval)
+    }
+
+    /// Selects the cohort of the present round. Weights are those of the clients that report.
+    pub(crate) fn select(&mut self) -> Result<Selected> {
+        let now = self.world.at(self.selector.round());
+        let mask = self.mask.as_deref();
+        let availability = mask.map_or(Availability::Everyone, Availability::Only);
+        let mut cohort = self.selector.select(availability)?;
+        if now.all_report() {
+            return Ok(Selected { cohort, dropped: Vec::new() });
+        }
+        let drops_out = |client: &u32| now.drops_out(*client);
+        let dropped: Vec<u32> = cohort.clients.iter().copied().filter(drops_out).collect();
+        if !dropped.is_empty() {
+            let picks: Vec<Pick> =
+                cohort.picks().filter(|pick| !now.drops_out(pick.client)).collect();
+            cohort.weights = self.selector.weigh(&picks, availability)?;
+            cohort.clients = picks.iter().map(|pick| pick.client).collect();
+            cohort.draws = picks.iter().map(|pick| pick.draws).collect();
+        }
+        Ok(Selected { cohort, dropped })
+    }
+
+    /// Ends the round: so many clients reported, and these reports were accepted.
+    pub(crate) fn finish(&mut self, reported: u64, accepted: &[Report<'_>]) -> Result<()> {
+        self.selector.finish(accepted)?;
+        if let Some(calibrator) = &mut self.calibrator {
+            calibrator.observe(reported);
+        }
+        Ok(())
+    }
+
+    /// Answers the probes of the policy in the present round; returns the clients that were sent the model for them.
+    pub(crate) fn answer_probes(
+        &mut self,
+        prober: &Prober<'_>,
+        sketcher: Option<&Sketcher>,
+    ) -> Result<BTreeSet<u32>> {
+        let mask = self.mask.as_deref();
+        let availability = mask.map_or(Availability::Everyone, Availability::Only);
+        prober.answer(&mut self.selector, availability, sketcher)
+    }
+
+    /// The ages of all clients that have joined and not left.
+    pub(crate) fn ages_here(&self) -> impl Iterator<Item = u64> {
+        let population = self.selector.population();
+        let ages = (0..).zip(population.ages().iter());
+        ages.filter(|&(client, _)| !population.has_left(client)).map(|(_, age)| age)
+    }
+
+    /// The selector.
+    pub(crate) fn selector(&self) -> &Selector {
+        &self.selector
+    }
+
+    /// The selector, for probes and states.
+    pub(crate) fn selector_mut(&mut self) -> &mut Selector {
+        &mut self.selector
+    }
+
+    /// The mean weight of each client over cohorts of the present round that are drawn again.
+    pub(crate) fn expected_weights(&mut self, redraws: u32) -> Result<Vec<f64>> {
+        let mask = self.mask.as_deref();
+        let availability = mask.map_or(Availability::Everyone, Availability::Only);
+        self.selector.expected_weights(availability, redraws)
+    }
+}

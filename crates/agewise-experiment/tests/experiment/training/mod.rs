@@ -1,0 +1,11 @@
+//! Experiments that train.
+
+mod objectives;
+mod pairing;
+mod probes;
+mod records;
+mod refusals;
+mod resuming;
+mod speeds;
+mod summaries;
+pub(crate) mod worlds;

@@ -1,0 +1,170 @@
+//! A report page: text, figures, tables and key figures in one self-contained HTML file.
+
+mod html;
+mod table;
+
+use crate::figure::Figure;
+use crate::figure::drawn_width;
+
+pub use table::{Cell, Column, Table};
+
+/// One report as an HTML page that needs nothing but itself: no scripts, no fonts, no requests.
+///
+/// Blocks stand in the order in which they are added. All text is shown as it is given; markup in
+/// it has no effect.
+///
+/// ```
+/// use agewise_plot::{Cell, Column, KeyFigure, Page, Table};
+///
+/// let page = Page::new("Simulation")
+///     .lead("Four policies, 1000 rounds.")
+///     .heading("Results")
+///     .key_figures([KeyFigure::new("clients", "100").note("15 a round")])
+///     .table(
+///         Table::new([Column::text("policy"), Column::number("mean age")])
+///             .row([Cell::new("random"), Cell::new("5.67")])
+///             .row([Cell::new("oldest first"), Cell::new("2.83").best()]),
+///     )
+///     .footer("Made with agewise.");
+/// assert!(page.to_html().starts_with("<!DOCTYPE html>"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Page {
+    title: String,
+    lead: String,
+    footer: String,
+    blocks: Vec<Block>,
+}
+
+/// A part of a page.
+#[derive(Clone, Debug)]
+enum Block {
+    Heading(String),
+    Subheading(String),
+    Paragraph(String),
+    List(Vec<String>),
+    Note(String),
+    Figure { title: String, svg: String, width: f64, reading: String },
+    Table(Table),
+    KeyFigures(Vec<KeyFigure>),
+    Preformatted { summary: String, text: String },
+}
+
+/// One number that matters, for a row of small cards.
+#[derive(Clone, Debug)]
+pub struct KeyFigure {
+    label: String,
+    value: String,
+    note: String,
+}
+
+impl KeyFigure {
+    /// A card that names a quantity and shows its value.
+    pub fn new(label: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { label: label.into(), value: value.into(), note: String::new() }
+    }
+
+    /// Sets the small text under the value.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+}
+
+impl Page {
+    /// A page without blocks.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), lead: String::new(), footer: String::new(), blocks: Vec::new() }
+    }
+
+    /// Sets the text under the title that says what the page is about.
+    #[must_use]
+    pub fn lead(mut self, text: impl Into<String>) -> Self {
+        self.lead = text.into();
+        self
+    }
+
+    /// Sets the small text at the end of the page.
+    #[must_use]
+    pub fn footer(mut self, text: impl Into<String>) -> Self {
+        self.footer = text.into();
+        self
+    }
+
+    /// Adds a heading with an anchor. From two headings on, the page has a table of contents.
+    #[must_use]
+    pub fn heading(self, text: impl Into<String>) -> Self {
+        self.block(Block::Heading(text.into()))
+    }
+
+    /// Adds a smaller heading, which is not in the table of contents.
+    #[must_use]
+    pub fn subheading(self, text: impl Into<String>) -> Self {
+        self.block(Block::Subheading(text.into()))
+    }
+
+    /// Adds a paragraph.
+    #[must_use]
+    pub fn paragraph(self, text: impl Into<String>) -> Self {
+        self.block(Block::Paragraph(text.into()))
+    }
+
+    /// Adds a list of sentences, each with a bullet; blank ones are left out.
+    #[must_use]
+    pub fn list(self, items: impl IntoIterator<Item = String>) -> Self {
+        self.block(Block::List(items.into_iter().collect()))
+    }
+
+    /// Adds a paragraph in a quiet box, for cautions.
+    #[must_use]
+    pub fn note(self, text: impl Into<String>) -> Self {
+        self.block(Block::Note(text.into()))
+    }
+
+    /// Adds a figure, drawn now, and under it a sentence on how to read it, which may be empty.
+    #[must_use]
+    pub fn figure(self, figure: &Figure, how_to_read: impl Into<String>) -> Self {
+        self.block(Block::Figure {
+            title: figure.title.clone(),
+            svg: figure.to_svg(),
+            width: drawn_width(figure),
+            reading: how_to_read.into(),
+        })
+    }
+
+    /// Adds a table.
+    #[must_use]
+    pub fn table(self, table: Table) -> Self {
+        self.block(Block::Table(table))
+    }
+
+    /// Adds a row of cards with numbers that matter.
+    #[must_use]
+    pub fn key_figures(self, figures: impl IntoIterator<Item = KeyFigure>) -> Self {
+        self.block(Block::KeyFigures(figures.into_iter().collect()))
+    }
+
+    /// Adds text whose line breaks and spaces count, such as a command or a configuration. It is
+    /// folded away under its summary; in print it is open.
+    #[must_use]
+    pub fn preformatted(self, summary: impl Into<String>, text: impl Into<String>) -> Self {
+        self.block(Block::Preformatted { summary: summary.into(), text: text.into() })
+    }
+
+    /// Writes the page as HTML. The same page always gives the same text.
+    pub fn to_html(&self) -> String {
+        html::write(self)
+    }
+
+    /// The page in two parts, for a program that serves it in a frame of its own: the style of all pages, and the blocks of this one
+    /// without title, lead, contents and footer.
+    pub fn to_parts(&self) -> (&'static str, String) {
+        html::write_parts(self)
+    }
+
+    fn block(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+}

@@ -1,0 +1,251 @@
+//! A client that decides by itself: [`Client`] embeds in another program, with any [`Task`].
+//!
+//! It enrols, listens, and in every round draws with its own age. Only if it wins does it ask the coordinator for anything. It
+//! survives the coordinator's restarts and its own: an update that could not be delivered is delivered later, and counts once.
+
+mod backoff;
+mod endpoint;
+mod round;
+mod session;
+mod state;
+pub mod swarm;
+
+pub use state::ClientState;
+
+use crate::crypto::Identity;
+use crate::crypto::token::Token;
+use crate::protocol::TaskSpec;
+use crate::tls::Trust;
+use agewise_core::{Error, Result, Seed};
+use agewise_train::Task;
+use agewise_train::task::Split;
+use backoff::Backoff;
+pub(crate) use endpoint::{endpoint, with_causes};
+use session::{Ended, Session};
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Where the task of a client comes from: it is there already ([`OwnTask`]), or it is made from what the coordinator says at enrolment
+/// ([`crate::native::ImageClient`]).
+///
+/// In a deployment the process of each client holds a task whose data are its own alone. Jobs have the client's number in the run, and that
+/// number seeds the randomness of training; it does not say whose data are meant.
+pub trait TaskProvider: Send + Sync {
+    /// How many samples the client has.
+    fn samples(&self) -> Result<u64>;
+
+    /// The task, or why it cannot be done with this data. Called again when the coordinator's task has changed.
+    fn prepare(&self, spec: &TaskSpec) -> Result<Arc<dyn Task>>;
+}
+
+/// A task that has the data of this client alone, and is what the coordinator trains too. Its [`Task::sizes`] for one client are the client's
+/// samples, and its [`Task::train`] must take those data for any `job.client`.
+pub struct OwnTask(pub Arc<dyn Task>);
+
+impl TaskProvider for OwnTask {
+    fn samples(&self) -> Result<u64> {
+        let sizes = self.0.sizes(Split { seed: Seed(0), clients: 1 })?;
+        Ok(sizes.first().copied().unwrap_or(0))
+    }
+
+    fn prepare(&self, _: &TaskSpec) -> Result<Arc<dyn Task>> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Where a client finds its coordinator, and how it keeps itself.
+#[derive(Debug, Clone)]
+pub struct ClientParams {
+    /// `https://host:port`, or `http://` on loopback.
+    pub coordinator: String,
+    /// Which certificates are believed.
+    pub trust: Trust,
+    /// What the client calls itself. Without one it makes a random name and keeps it in its state.
+    pub name: Option<String>,
+    /// Where it remembers its name, its key and its age. Without one it asks the coordinator for its age, and has a key until the
+    /// program ends.
+    pub state: Option<PathBuf>,
+    /// Another key than the one in its state.
+    pub identity: Option<Identity>,
+    /// The token from the operator, needed to enrol for the first time.
+    pub token: Option<Token>,
+    /// The longest pause between two tries to reach the coordinator.
+    pub longest_pause: Duration,
+}
+
+impl ClientParams {
+    /// A client of this coordinator.
+    pub fn new(coordinator: impl Into<String>) -> Self {
+        Self {
+            coordinator: coordinator.into(),
+            trust: Trust::default(),
+            name: None,
+            state: None,
+            identity: None,
+            token: None,
+            longest_pause: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What happens to a client, for the program around it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// It is known to the coordinator under this number, and has this age in round 0 or later.
+    Enrolled {
+        /// Its number.
+        client: u32,
+        /// Its age in round t is t minus this.
+        waiting_since: i64,
+    },
+    /// It is in the cohort of a round.
+    Joined {
+        /// The round.
+        round: u64,
+        /// Its age.
+        age: u64,
+    },
+    /// It wanted to join, and the cohort was full, or it was too late, or it was refused.
+    NotJoined {
+        /// The round.
+        round: u64,
+        /// Why.
+        why: String,
+    },
+    /// Its update was accepted and is credited.
+    Accepted {
+        /// The round.
+        round: u64,
+    },
+    /// Its update was late or refused; its age stays.
+    NotAccepted {
+        /// The round.
+        round: u64,
+        /// Why.
+        why: String,
+    },
+    /// The coordinator cannot be reached; it will be tried again.
+    Disconnected {
+        /// What failed.
+        why: String,
+    },
+    /// It makes no sense to go on.
+    GaveUp {
+        /// Why.
+        why: String,
+    },
+    /// The run is over.
+    Finished,
+}
+
+/// Why a client gave up.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClientError {
+    /// A setting is wrong, or the task cannot be done with this data.
+    Input(Error),
+    /// The coordinator refuses this client for good.
+    Refused(String),
+    /// The coordinator does what it said it could not do.
+    Cheated(String),
+    /// Its state cannot be kept.
+    State(String),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Refused(why) => write!(f, "the coordinator refuses this client: {why}"),
+            Self::Cheated(why) => write!(f, "the coordinator cannot be trusted: {why}"),
+            Self::State(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<Error> for ClientError {
+    fn from(error: Error) -> Self {
+        Self::Input(error)
+    }
+}
+
+/// A client.
+pub struct Client {
+    params: ClientParams,
+    state: ClientState,
+    identity: Identity,
+    task: Box<dyn TaskProvider>,
+    events: Option<UnboundedSender<Event>>,
+}
+
+impl Client {
+    /// A client with a task. Its state is read now, if there is any.
+    pub fn new(
+        params: ClientParams,
+        task: Box<dyn TaskProvider>,
+    ) -> std::result::Result<Self, ClientError> {
+        let state = ClientState::load(params.state.as_deref(), params.name.as_deref())?;
+        let identity = match &params.identity {
+            Some(identity) => identity.clone(),
+            None => state::identity(params.state.as_deref())?,
+        };
+        Ok(Self { params, state, identity, task, events: None })
+    }
+
+    /// Tells this channel what happens.
+    #[must_use]
+    pub fn with_events(self, events: UnboundedSender<Event>) -> Self {
+        Self { events: Some(events), ..self }
+    }
+
+    /// What it calls itself.
+    pub fn name(&self) -> &str {
+        &self.state.name
+    }
+
+    /// Takes part until the run is over or `shutdown` is ready.
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> std::result::Result<(), ClientError> {
+        let Self { params, state, identity, task, events } = self;
+        let mut backoff = Backoff::new(params.longest_pause);
+        let mut session = Session::new(&params, state, identity, task, events)?;
+        tokio::pin!(shutdown);
+        loop {
+            let begun = Instant::now();
+            let ended = tokio::select! {
+                ended = session.play() => ended,
+                () = &mut shutdown => return Ok(()),
+            };
+            match ended {
+                Ended::Finished => {
+                    session.tell(Event::Finished);
+                    return Ok(());
+                }
+                Ended::Failed(why) => {
+                    session.tell(Event::GaveUp { why: why.to_string() });
+                    return Err(why);
+                }
+                Ended::Disconnected { why, was_connected } => {
+                    // A coordinator that answers and cannot store anything is to be left alone, too: only a connection that lasted
+                    // longer than the pause before it was a good one.
+                    if was_connected && begun.elapsed() > backoff.last() {
+                        backoff.reset();
+                    }
+                    tracing::debug!(client = session.name(), why, "disconnected");
+                    session.tell(Event::Disconnected { why });
+                    tokio::select! {
+                        () = tokio::time::sleep(backoff.next()) => {}
+                        () = &mut shutdown => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+}

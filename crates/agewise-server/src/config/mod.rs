@@ -1,0 +1,256 @@
+//! What a coordinator is asked to do: parameters from outside, checked into a configuration that can be run.
+
+mod params;
+
+pub use params::{
+    AccessParams, CoordinatorParams, DrawSource, LimitParams, ModelParams, RoundParams, TlsParams,
+    UpdateParams,
+};
+
+use crate::protocol::{ParticipationParams, ParticipationRule};
+use agewise_core::{Error, PolicySpec, PolicyVariant, Result, Seed, SettingParams};
+use agewise_train::aggregation::{Aggregation, AggregationParams};
+use agewise_train::local::LocalTraining;
+use std::time::Duration;
+
+/// Keys that have other names since version 0.2.0, with the table in which they stood.
+const RENAMED: [(&str, &str, &str); 6] = [
+    ("limits", "strangers", "limits.unauthenticated"),
+    ("limits", "stranger_seconds", "limits.handshake_seconds"),
+    ("round", "lots", "round.draws"),
+    ("updates", "combine", "aggregation.rule"),
+    ("updates", "trim", "aggregation.trim"),
+    ("updates", "clip_norm", "aggregation.clip_norm"),
+];
+
+/// Refuses a file of an older version with the new name of the key.
+pub fn refuse_renamed_keys(file: &toml::Table) -> Result<()> {
+    let renamed = |field: String, value: &toml::Value, now: &str| {
+        Err(Error::new(field, value, format!("the key {now} instead (docs/upgrading.md)")))
+    };
+    for (table, key, now) in RENAMED {
+        if let Some(value) = file.get(table).and_then(|table| table.get(key)) {
+            return renamed(format!("{table}.{key}"), value, now);
+        }
+    }
+    match file.get("server") {
+        Some(value) => renamed("server".to_string(), value, "aggregation.server"),
+        None => Ok(()),
+    }
+}
+
+/// A configuration that can be run.
+#[derive(Debug, Clone)]
+pub struct CoordinatorConfig {
+    /// What it was made from.
+    pub params: CoordinatorParams,
+    /// The policy, with its first ages and its weighting.
+    pub variant: PolicyVariant,
+    /// Whether clients decide by themselves; otherwise the coordinator selects.
+    pub clients_decide: bool,
+    /// How clients train.
+    pub training: LocalTraining,
+    /// How updates become the next model.
+    pub aggregation: Aggregation,
+    /// The most clients of a round.
+    pub max_cohort: usize,
+    /// Whether the policy looks at sketches of updates.
+    pub needs_sketches: bool,
+}
+
+/// A hundred days: longer waits are mistakes.
+const LONGEST_SECONDS: f64 = 8_640_000.0;
+
+impl CoordinatorParams {
+    /// Checks every field. The policy is a registered one, by its name.
+    pub fn check(self) -> Result<CoordinatorConfig> {
+        let spec: PolicySpec = self.round.policy.parse().map_err(inside("round"))?;
+        let variant = PolicyVariant::from_spec(&spec).map_err(inside("round"))?;
+        let weighting = self.round.weighting.unwrap_or(variant.weighting());
+        let variant = variant.with_start(self.round.start).with_weighting(weighting);
+        self.check_with(variant)
+    }
+
+    /// Checks every field, for a policy that may be one of your own: its name, first ages and weighting are the variant's, whatever the
+    /// parameters say. A policy that is not registered has to leave selection to the coordinator, as clients know registered ones only.
+    pub fn check_with(mut self, variant: PolicyVariant) -> Result<CoordinatorConfig> {
+        self.round.start = variant.start();
+        if variant.spec().is_none() {
+            self.round.policy = variant.name().to_string();
+            self.round.weighting = Some(variant.weighting());
+        }
+        let round = &self.round;
+        for (field, seconds, least) in [
+            ("join_seconds", round.join_seconds, 0.001),
+            ("report_seconds", round.report_seconds, round.join_seconds),
+            ("pause_seconds", round.pause_seconds, 0.0),
+            ("drain_seconds", round.drain_seconds, 0.0),
+        ] {
+            if !(least..=LONGEST_SECONDS).contains(&seconds) {
+                let expected = format!("a number of seconds from {least} to {LONGEST_SECONDS}");
+                return Err(Error::new(format!("round.{field}"), seconds, expected));
+            }
+        }
+        self.limits.check()?;
+        if self.state.as_os_str().is_empty() {
+            return Err(Error::new("state", "\"\"", "the name of a folder"));
+        }
+        let setting = self.setting_params(round.clients).check().map_err(inside("round"))?;
+        let built = variant.build(&setting).map_err(inside("round"))?;
+        let clients_decide = built.law_family().is_some() || built.local_rule().is_some();
+        if clients_decide && variant.spec().is_none() {
+            let expected = "a registered policy where clients decide by themselves, as they have to build its rule, too \
+                            (a policy of your own must have neither a law nor a local rule)";
+            return Err(Error::new("round.policy", variant.name(), expected));
+        }
+        if round.calibrate && built.law_family().is_none() {
+            let expected = format!("false, as {} has no interval to calibrate", variant.name());
+            return Err(Error::new("round.calibrate", true, expected));
+        }
+        let max_cohort = if round.max_cohort == 0 { 2 * round.cohort } else { round.max_cohort };
+        if max_cohort < round.cohort || max_cohort > u64::from(u32::MAX) {
+            let expected = format!("at least the cohort, {}, or 0 for twice that", round.cohort);
+            return Err(Error::new("round.max_cohort", round.max_cohort, expected));
+        }
+        if round.calibrate && max_cohort < 2 * round.cohort {
+            let expected = "at least twice the cohort, as calibration has to see who comes";
+            return Err(Error::new("round.max_cohort", max_cohort, expected));
+        }
+        if !(1..=max_cohort).contains(&round.min_reports) {
+            let expected = format!("from 1 to the largest cohort, {max_cohort}");
+            return Err(Error::new("round.min_reports", round.min_reports, expected));
+        }
+        if !(1..=1_000).contains(&self.model.keep) {
+            return Err(Error::new("model.keep", self.model.keep, "from 1 to 1000 models"));
+        }
+        let UpdateParams { max_norm, memory_mib } = self.updates;
+        if !(max_norm.is_finite() && max_norm >= 0.0) {
+            let expected = "a number above 0, or 0 for no bound";
+            return Err(Error::new("updates.max_norm", max_norm, expected));
+        }
+        if !(1..=1 << 20).contains(&memory_mib) {
+            return Err(Error::new("updates.memory_mib", memory_mib, "from 1 to 1048576"));
+        }
+        let aggregation =
+            Aggregation::from_params(self.aggregation).map_err(inside("aggregation"))?;
+        let training = self.training.check().map_err(inside("training"))?;
+        let max_cohort = max_cohort as usize;
+        let needs_sketches = built.needs().update_sketches;
+        Ok(CoordinatorConfig {
+            params: self,
+            variant,
+            clients_decide,
+            training,
+            aggregation,
+            max_cohort,
+            needs_sketches,
+        })
+    }
+
+    /// The selection problem of a population of so many clients.
+    pub(crate) fn setting_params(&self, clients: u64) -> SettingParams {
+        SettingParams {
+            empty_cohort: self.round.empty_cohort,
+            ..SettingParams::new(clients, self.round.cohort, self.round.max_age)
+        }
+    }
+}
+
+impl LimitParams {
+    fn check(&self) -> Result<()> {
+        for (field, value, most) in [
+            ("connections", self.connections, 10_000_000),
+            ("unauthenticated", self.unauthenticated, self.connections),
+            ("calls", self.calls, 1_000_000),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(Error::new(
+                    format!("limits.{field}"),
+                    value,
+                    format!("from 1 to {most}"),
+                ));
+            }
+        }
+        for (field, value, least) in [
+            ("handshake_seconds", self.handshake_seconds, 0.1),
+            ("calls_per_second", self.calls_per_second, 0.1),
+            ("call_seconds", self.call_seconds, 0.1),
+        ] {
+            if !(least..=1e6).contains(&value) {
+                let expected = format!("from {least} to 1000000");
+                return Err(Error::new(format!("limits.{field}"), value, expected));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Names the table in which a wrong field stands.
+fn inside(table: &'static str) -> impl Fn(Error) -> Error {
+    move |error| Error::new(format!("{table}.{}", error.field()), error.value(), error.expected())
+}
+
+impl CoordinatorConfig {
+    /// The seed of the run.
+    pub fn seed(&self) -> Seed {
+        Seed(self.params.round.seed)
+    }
+
+    /// What follows from the policy for clients that decide by themselves, in a population of so many, with this interval.
+    pub(crate) fn participation(&self, clients: u32, interval: f64) -> Result<ParticipationRule> {
+        let Some(spec) = self.variant.spec().filter(|_| self.clients_decide) else {
+            return Ok(ParticipationRule::CoordinatorSelected);
+        };
+        let params = ParticipationParams {
+            policy: spec.clone(),
+            max_age: self.params.round.max_age as u32,
+            clients,
+            cohort: self.params.round.cohort as u32,
+            interval,
+        };
+        params.build()
+    }
+
+    /// The same with a rule of aggregation of your own.
+    #[must_use]
+    pub fn with_aggregation(self, aggregation: Aggregation) -> Self {
+        Self { aggregation, ..self }
+    }
+
+    /// What cannot change about aggregation while a run goes on, as models keep what the server remembers.
+    pub(crate) fn aggregation_fact(&self) -> String {
+        match self.aggregation.params() {
+            Some(params) => {
+                let server = params.server;
+                AggregationParams { server, ..AggregationParams::default() }.to_string()
+            }
+            None => self.aggregation.name().to_string(),
+        }
+    }
+
+    /// The policy as clients are told.
+    pub(crate) fn policy_text(&self) -> String {
+        self.variant.spec().map_or_else(|| self.variant.name().to_string(), PolicySpec::to_string)
+    }
+
+    pub(crate) fn join_window(&self) -> Duration {
+        Duration::from_secs_f64(self.params.round.join_seconds)
+    }
+
+    pub(crate) fn report_window(&self) -> Duration {
+        Duration::from_secs_f64(self.params.round.report_seconds)
+    }
+
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_secs_f64(self.params.round.pause_seconds)
+    }
+
+    pub(crate) fn drain_window(&self) -> Duration {
+        Duration::from_secs_f64(self.params.round.drain_seconds)
+    }
+
+    /// Memory for aggregating updates, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        (self.params.updates.memory_mib as usize) << 20
+    }
+}

@@ -1,0 +1,243 @@
+//! Parameters as they are written in a file, not checked yet, and their defaults.
+
+use agewise_core::{EmptyCohort, Start, Weighting};
+use agewise_train::aggregation::AggregationParams;
+use agewise_train::data::PixelScale;
+use agewise_train::local::LocalTrainingParams;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// A coordinator, as it is written in a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoordinatorParams {
+    /// Where clients connect.
+    pub listen: String,
+    /// Where people and monitoring look: live page, metrics, health. Empty: nowhere.
+    pub http: String,
+    /// The folder of the run.
+    pub state: PathBuf,
+    /// Whether the coordinator goes on answering when all rounds are over, instead of ending.
+    pub serve_after_end: bool,
+    /// Encryption.
+    pub tls: TlsParams,
+    /// Who may come in.
+    pub access: AccessParams,
+    /// Bounds on connections and calls.
+    pub limits: LimitParams,
+    /// Rounds and selection.
+    pub round: RoundParams,
+    /// The model.
+    pub model: ModelParams,
+    /// How clients train.
+    pub training: LocalTrainingParams,
+    /// Which updates are accepted.
+    pub updates: UpdateParams,
+    /// How updates become the next model.
+    pub aggregation: AggregationParams,
+}
+
+/// Files for TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsParams {
+    /// The certificate chain, PEM. Empty: no TLS, which only loopback addresses may do.
+    pub certificate: PathBuf,
+    /// The key, PEM.
+    pub key: PathBuf,
+}
+
+/// Who may come in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessParams {
+    /// Whether enrolling and looking need tokens. Without them everybody who reaches the port may, which only loopback
+    /// addresses may do.
+    pub tokens: bool,
+}
+
+/// Bounds on connections and calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitParams {
+    /// The most connections.
+    pub connections: u64,
+    /// The most connections that have not authenticated yet.
+    pub unauthenticated: u64,
+    /// How long a connection may live without having authenticated.
+    pub handshake_seconds: f64,
+    /// Calls that a client may make per second, on average over five.
+    pub calls_per_second: f64,
+    /// The most calls that are worked on at a time; more of them wait.
+    pub calls: u64,
+    /// How long a call may take to be made and answered, but for reports, which have the time of a round.
+    pub call_seconds: f64,
+}
+
+/// Where the draws of clients come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrawSource {
+    /// From the client's key and the seed of the round, with a proof that the coordinator checks.
+    #[default]
+    Proven,
+    /// From the seed of the run, as in the simulator: everybody can compute them beforehand, so they are for tests.
+    Seeded,
+}
+
+impl DrawSource {
+    /// As it is written in a configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proven => "proven",
+            Self::Seeded => "seeded",
+        }
+    }
+}
+
+/// How rounds go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoundParams {
+    /// The policy.
+    pub policy: String,
+    /// n: the run begins when so many clients have enrolled. More may come later.
+    pub clients: u64,
+    /// m: clients that a round aims at.
+    pub cohort: u64,
+    /// The most clients of a round; who asks then is told that it is full. 0: twice the cohort.
+    pub max_cohort: u64,
+    /// The fewest reports from which a model is made.
+    pub min_reports: u64,
+    /// The age at which laws saturate.
+    pub max_age: u64,
+    /// How long clients may join.
+    pub join_seconds: f64,
+    /// How long clients may take to report, from the announcement on.
+    pub report_seconds: f64,
+    /// A pause between rounds.
+    pub pause_seconds: f64,
+    /// Rounds of the run; 0: no end.
+    pub rounds: u64,
+    /// Whether the interval of the age laws follows the number of reports.
+    pub calibrate: bool,
+    /// The rule for a round in which no client takes part.
+    pub empty_cohort: EmptyCohort,
+    /// First ages.
+    pub start: Start,
+    /// Where draws come from.
+    pub draws: DrawSource,
+    /// Weights; the policy's own if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weighting: Option<Weighting>,
+    /// The seed.
+    pub seed: u64,
+    /// On SIGTERM, how long the round may still take before it is handed back.
+    pub drain_seconds: f64,
+}
+
+/// Which model is trained.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelParams {
+    /// Its name.
+    pub name: String,
+    /// The data set that it is for: its images' shape, its classes, and the test images on which it is evaluated.
+    pub data: String,
+    /// How pixels become numbers.
+    pub pixels: PixelScale,
+    /// Rounds from one evaluation to the next; 0: never.
+    pub eval_every: u64,
+    /// How many models are kept.
+    pub keep: u64,
+}
+
+/// Which updates are accepted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateParams {
+    /// An update farther from the global model is refused. 0: off.
+    pub max_norm: f64,
+    /// Memory for aggregating them, in MiB.
+    pub memory_mib: u64,
+}
+
+impl Default for CoordinatorParams {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:7070".to_string(),
+            http: "127.0.0.1:7071".to_string(),
+            state: PathBuf::from("state"),
+            serve_after_end: false,
+            tls: TlsParams::default(),
+            access: AccessParams::default(),
+            limits: LimitParams::default(),
+            round: RoundParams::default(),
+            model: ModelParams::default(),
+            training: LocalTrainingParams::default(),
+            updates: UpdateParams::default(),
+            aggregation: AggregationParams::default(),
+        }
+    }
+}
+
+impl Default for AccessParams {
+    fn default() -> Self {
+        Self { tokens: true }
+    }
+}
+
+impl Default for LimitParams {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            unauthenticated: 1_000,
+            handshake_seconds: 15.0,
+            calls_per_second: 100.0,
+            calls: 4_096,
+            call_seconds: 30.0,
+        }
+    }
+}
+
+impl Default for RoundParams {
+    fn default() -> Self {
+        Self {
+            policy: "markov-optimal".to_string(),
+            clients: 20,
+            cohort: 5,
+            max_cohort: 0,
+            min_reports: 1,
+            max_age: 10,
+            join_seconds: 2.0,
+            report_seconds: 120.0,
+            pause_seconds: 0.0,
+            rounds: 100,
+            calibrate: false,
+            empty_cohort: EmptyCohort::default(),
+            start: Start::default(),
+            draws: DrawSource::default(),
+            weighting: None,
+            seed: 0,
+            drain_seconds: 30.0,
+        }
+    }
+}
+
+impl Default for ModelParams {
+    fn default() -> Self {
+        Self {
+            name: "2nn".to_string(),
+            data: "digits".to_string(),
+            pixels: PixelScale::default(),
+            eval_every: 1,
+            keep: 3,
+        }
+    }
+}
+
+impl Default for UpdateParams {
+    fn default() -> Self {
+        Self { max_norm: 0.0, memory_mib: 256 }
+    }
+}

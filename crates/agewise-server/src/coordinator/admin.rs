@@ -1,0 +1,114 @@
+//! What an operator does beside a coordinator, or before it has started: hand out tokens, list clients and tokens, and revoke them. A user that
+//! may write to the state folder is an operator.
+
+use super::LEDGER;
+use super::error::CoordinatorError;
+use super::startup::{make_private, open_ledger};
+use super::storage::ledger::{Ledger, TokenRow};
+use crate::crypto::token::{Role, Token};
+use crate::protocol::name::check_name;
+use agewise_core::Error;
+use std::path::Path;
+
+/// The most tokens that are made at once.
+const MOST_TOKENS: u64 = 1_000_000;
+
+/// Everyone who may take part in a run or look at it.
+#[derive(Debug)]
+pub struct Admin {
+    ledger: Ledger,
+}
+
+/// A client that has enrolled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// Its number.
+    pub client: u32,
+    /// What it calls itself.
+    pub name: String,
+    /// Its public key, as digits.
+    pub key: String,
+    /// Whether it was shut out.
+    pub revoked: bool,
+}
+
+/// A token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenInfo {
+    /// Its public part.
+    pub id: String,
+    /// What it is good for.
+    pub role: Role,
+    /// Who it is for, if that was said.
+    pub name: Option<String>,
+    /// The number of the client that has used it.
+    pub used_by: Option<u32>,
+    /// Whether it was shut out.
+    pub revoked: bool,
+}
+
+impl Admin {
+    /// The admin of the run in a state folder, which may be one that has not begun.
+    pub fn open(state: &Path) -> Result<Self, CoordinatorError> {
+        make_private(state)?;
+        Ok(Self { ledger: open_ledger(&state.join(LEDGER))? })
+    }
+
+    /// New tokens. They are shown here once; the ledger keeps what they can be recognised by.
+    pub fn invite(
+        &mut self,
+        role: Role,
+        name: Option<&str>,
+        count: u64,
+    ) -> Result<Vec<Token>, CoordinatorError> {
+        if !(1..=MOST_TOKENS).contains(&count) {
+            return Err(Error::new("count", count, format!("from 1 to {MOST_TOKENS}")).into());
+        }
+        if let Some(name) = name {
+            check_name(name)?;
+            if count > 1 && role == Role::Client {
+                return Err(Error::new("count", count, "1, as a name is one client's").into());
+            }
+        }
+        let no_random = |error| CoordinatorError::Corrupt(format!("no random numbers: {error}"));
+        let mut tokens = Vec::new();
+        for _ in 0..count {
+            let token = Token::generate().map_err(no_random)?;
+            self.ledger.add_token(&TokenRow::new(&token, role, name.map(str::to_string)))?;
+            tokens.push(token);
+        }
+        self.ledger.commit()?;
+        Ok(tokens)
+    }
+
+    /// The clients, by number.
+    pub fn clients(&self) -> Result<Vec<ClientInfo>, CoordinatorError> {
+        let row = |(client, row): (u32, super::storage::ledger::ClientRow)| ClientInfo {
+            client,
+            name: row.name,
+            key: format!("{:?}", row.key),
+            revoked: row.revoked,
+        };
+        Ok((0..).zip(self.ledger.clients()?).map(row).collect())
+    }
+
+    /// The tokens.
+    pub fn tokens(&self) -> Result<Vec<TokenInfo>, CoordinatorError> {
+        let row = |TokenRow { id, role, name, client, revoked, .. }| TokenInfo {
+            id,
+            role,
+            name,
+            used_by: client,
+            revoked,
+        };
+        Ok(self.ledger.tokens()?.into_iter().map(row).collect())
+    }
+
+    /// Shuts out the client of this name, or the token with this public part. Says which.
+    pub fn revoke(&mut self, who: &str) -> Result<String, CoordinatorError> {
+        let revoked = self.ledger.revoke(who)?;
+        self.ledger.commit()?;
+        let expected = "the name of a client or the public part of a token";
+        revoked.ok_or_else(|| Error::new("who", format!("{who:?}"), expected).into())
+    }
+}

@@ -1,0 +1,215 @@
+//! What is checked of a round, one thing at a time.
+
+use super::replay::{Replay, is_gone};
+use crate::config::{CoordinatorConfig, DrawSource};
+use crate::coordinator::error::CoordinatorError;
+use crate::coordinator::selection::{Selection, later_age};
+use crate::coordinator::startup::anchor_fact;
+use crate::coordinator::storage::ledger::{Ledger, PastClient, PastJoin, PastRound};
+use crate::crypto::seed_chain::{Commitment, LINKS, RoundSeed, SeedCheck};
+use crate::crypto::vrf::DrawContext;
+use crate::protocol::{ParticipationRule, seeded_draw, unhex};
+use agewise_core::Calibrator;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Replay {
+    /// The age with which a client came: from the steady state at the options, later somewhere in an interval.
+    pub(super) fn check_first_age(&mut self, client: u32) {
+        let PastClient { enrolled, first_waiting, settings, .. } = self.clients[client as usize];
+        let config = self.config(settings);
+        let age = (enrolled as i64).saturating_sub(first_waiting);
+        let first = &self.first_ages[settings.min(self.first_ages.len() - 1)];
+        let ratio = config.params.round.clients as f64 / config.params.round.cohort as f64;
+        let right = match first.get(client as usize) {
+            _ if first.is_empty() => age == 0,
+            Some(&first) if enrolled == 0 => age == first as i64,
+            _ => {
+                // It came while a round was under way, or in the pause before.
+                let known = [Some(enrolled), enrolled.checked_sub(1)].into_iter().flatten();
+                let intervals = known.filter_map(|round| self.intervals.get(round as usize));
+                let mut intervals = intervals.copied().chain([ratio]);
+                intervals.any(|interval| age == later_age(config, client, interval) as i64)
+            }
+        };
+        if !right {
+            let what = format!("its first age is {age}, which does not follow from the seed");
+            self.find(Some(enrolled), Some(client), what);
+        }
+    }
+
+    pub(super) fn check_interval(&mut self, round: &PastRound) -> Result<(), CoordinatorError> {
+        let params = &self.config(round.settings).params.round;
+        let (clients, cohort) = (params.clients, params.cohort);
+        let expected = if params.calibrate {
+            let index = round.settings;
+            let calibrator = match self.calibrator.take() {
+                Some((known, calibrator)) if known == index => calibrator,
+                _ => {
+                    let first = clients as f64 / cohort as f64;
+                    let mut calibrator = Calibrator::new(cohort as u32, first)?;
+                    self.reported.iter().for_each(|&reported| calibrator.observe(reported));
+                    calibrator
+                }
+            };
+            let interval = calibrator.interval();
+            self.calibrator = Some((index, calibrator));
+            interval
+        } else {
+            let gone = &self.departures[..self.next_departure];
+            let gone = gone.iter().filter(|(_, client)| *client < round.clients).count() as u32;
+            let known = round.clients.max(clients as u32).saturating_sub(gone);
+            f64::from(known).max(1.0) / cohort as f64
+        };
+        let is_right = (round.interval - expected).abs() <= 1e-9 * expected;
+        if !is_right {
+            let what = format!("the interval was {}, expected {expected}", round.interval);
+            self.find(Some(round.round), None, what);
+        }
+        self.intervals.push(round.interval);
+        Ok(())
+    }
+
+    /// The seed of a round, as far as it is one. Where draws are proven it must be the link that was committed to.
+    pub(super) fn check_seed(
+        &mut self,
+        ledger: &Ledger,
+        round: &PastRound,
+    ) -> Result<Option<RoundSeed>, CoordinatorError> {
+        let number = round.round;
+        if self.config(round.settings).params.round.draws == DrawSource::Seeded {
+            return Ok(None);
+        }
+        let Some(seed) = round.seed else {
+            self.find(Some(number), None, "there is no seed");
+            return Ok(None);
+        };
+        let chain = number / LINKS;
+        if self.seeds.as_ref().is_none_or(|seeds| seeds.commitment().chain != chain) {
+            let anchor = anchor(ledger, chain)?;
+            let next_anchor = anchor_or_none(ledger, chain + 1)?.unwrap_or_default();
+            self.seeds = Some(SeedCheck::new(Commitment { chain, anchor, next_anchor }));
+        }
+        if let Some(seeds) = &mut self.seeds
+            && seeds.seed(number, &seed).is_err()
+        {
+            self.find(Some(number), None, "the seed is not the one that was committed to");
+        }
+        Ok(Some(seed))
+    }
+
+    pub(super) fn check_age(&mut self, round: &PastRound, join: &PastJoin, selection: &Selection) {
+        let (number, client) = (round.round, join.client);
+        if client >= round.clients {
+            self.find(Some(number), Some(client), "it came after the announcement");
+            return;
+        }
+        let age = selection.ages().of(client);
+        if join.age != age {
+            let what = format!("its age was {age}, and it took part with {}", join.age);
+            self.find(Some(number), Some(client), what);
+        }
+        if is_gone(&self.clients[client as usize], number) {
+            self.find(Some(number), Some(client), "it was revoked before");
+        }
+    }
+
+    /// Whether the policy had sketches of updates to look at: none of them is on record, and the first one came with the first report.
+    pub(super) fn chose_by_sketches(&self, config: &CoordinatorConfig) -> bool {
+        config.needs_sketches && self.reported.iter().any(|&reported| reported > 0)
+    }
+
+    /// Those whom the coordinator says that the policy chose, where that cannot be computed again: they were connected, and not more than
+    /// the policy may take.
+    pub(super) fn believe(
+        &mut self,
+        round: &PastRound,
+        config: &CoordinatorConfig,
+        joins: &[PastJoin],
+        present: &[bool],
+    ) -> BTreeSet<u32> {
+        let was_present = |join: &&PastJoin| present.get(join.client as usize) == Some(&true);
+        let chosen: Vec<&PastJoin> = joins.iter().filter(was_present).collect();
+        let draws: u64 = chosen.iter().map(|join| u64::from(join.draws)).sum();
+        // The client that was invited because nobody had come may have been connected all the time.
+        let most = config.params.round.cohort + u64::from(round.fallback.is_some());
+        if draws > most {
+            let what = format!("{draws} were chosen, where the policy takes {most}");
+            self.find(Some(round.round), None, what);
+        }
+        chosen.into_iter().map(|join| join.client).collect()
+    }
+
+    /// Everyone whom the coordinator should have invited was invited.
+    pub(super) fn check_invited(
+        &mut self,
+        round: &PastRound,
+        joins: &[PastJoin],
+        expected: &BTreeMap<u32, u32>,
+    ) {
+        let counted: BTreeMap<u32, u32> =
+            joins.iter().map(|join| (join.client, join.draws)).collect();
+        for (&client, &draws) in expected {
+            self.counts.invited += 1;
+            match counted.get(&client) {
+                None => self.find(Some(round.round), Some(client), "it was not invited"),
+                Some(&counted) if counted != draws => {
+                    let what = format!("it was drawn {draws} times, and counted {counted}");
+                    self.find(Some(round.round), Some(client), what);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A client that was not invited must have a winning draw.
+    pub(super) fn check_draw(
+        &mut self,
+        ledger: &Ledger,
+        round: &PastRound,
+        seed: Option<&RoundSeed>,
+        rule: &ParticipationRule,
+        join: &PastJoin,
+    ) -> Result<(), CoordinatorError> {
+        let number = round.round;
+        let &PastJoin { client, age, .. } = join;
+        if !rule.is_local() {
+            self.find(Some(number), Some(client), "the policy did not choose it");
+            return Ok(());
+        }
+        let drawn = match (seed, &join.proof) {
+            (Some(seed), Some(proof)) => {
+                self.counts.proofs += 1;
+                let context = DrawContext { run: &self.run, round: number, seed };
+                ledger.key_in(client, number)?.and_then(|key| context.verify(&key, proof))
+            }
+            (Some(_), None) => None,
+            (None, _) => Some(seeded_draw(self.config(round.settings).seed(), number, client)),
+        };
+        let Some(drawn) = drawn else {
+            let what = if join.proof.is_some() {
+                "the proof of its draw is wrong"
+            } else {
+                "it was not invited, and there is no proof of its draw"
+            };
+            self.find(Some(number), Some(client), what);
+            return Ok(());
+        };
+        if !rule.takes_part(number, client, age, drawn) {
+            let what = format!("its draw does not win at age {age}");
+            self.find(Some(number), Some(client), what);
+        }
+        Ok(())
+    }
+}
+
+fn anchor_or_none(ledger: &Ledger, chain: u64) -> Result<Option<RoundSeed>, CoordinatorError> {
+    let digits = ledger.fact(&anchor_fact(chain))?;
+    let digits = digits.and_then(|bytes| String::from_utf8(bytes).ok());
+    Ok(digits.and_then(|digits| unhex(&digits)?.try_into().ok()))
+}
+
+fn anchor(ledger: &Ledger, chain: u64) -> Result<RoundSeed, CoordinatorError> {
+    let missing =
+        || CoordinatorError::Corrupt(format!("the ledger has no anchor of chain {chain}"));
+    anchor_or_none(ledger, chain)?.ok_or_else(missing)
+}

@@ -1,0 +1,344 @@
+//! A run, played again from the ledger's rows: the same selector as the driver's, with the clients, sizes and departures that are on record.
+
+use super::Finding;
+use crate::config::CoordinatorConfig;
+use crate::coordinator::error::CoordinatorError;
+use crate::coordinator::selection::{
+    EnrolledClient, Selection, SelectionState, initial_ages, report,
+};
+use crate::coordinator::storage::ledger::{Ledger, PastClient, PastJoin, PastRound};
+use crate::crypto::seed_chain::{RoundSeed, SeedCheck, narrow};
+use agewise_core::{Calibrator, EmptyCohort, Report};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How much was looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) clients: u64,
+    pub(super) joins: u64,
+    pub(super) proofs: u64,
+    pub(super) invited: u64,
+    /// Rounds in which one was invited because nobody had come.
+    pub(super) fallbacks: u64,
+    /// Rounds in which the policy chose by what is not on record.
+    pub(super) unchecked: u64,
+}
+
+/// A run up to some round.
+pub(super) struct Replay {
+    pub(super) run: Vec<u8>,
+    /// The settings, by number; at least one.
+    pub(super) configs: Vec<CoordinatorConfig>,
+    /// The first ages under each of them.
+    pub(super) first_ages: Vec<Vec<u64>>,
+    /// Which of them was calibrated last, and how.
+    pub(super) calibrator: Option<(usize, Calibrator)>,
+    pub(super) clients: Vec<PastClient>,
+    pub(super) samples: Vec<u64>,
+    /// Data sizes by the first round with them, and which of them is next.
+    pub(super) sizes: Vec<(u32, u64, u64)>,
+    pub(super) next_size: usize,
+    /// Revoked clients by the first round without them, and which of them is next.
+    pub(super) departures: Vec<(u64, u32)>,
+    pub(super) next_departure: usize,
+    /// The clients and the policy, from the first round on, and under which settings.
+    pub(super) selection: Option<(usize, Selection)>,
+    pub(super) reported: Vec<u64>,
+    pub(super) intervals: Vec<f64>,
+    pub(super) seeds: Option<SeedCheck>,
+    pub(super) counts: Counts,
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Replay {
+    pub(super) fn new(
+        ledger: &Ledger,
+        run: &[u8],
+        configs: Vec<CoordinatorConfig>,
+    ) -> Result<Self, CoordinatorError> {
+        let clients = ledger.past_clients()?;
+        let counts = Counts { clients: clients.len() as u64, ..Counts::default() };
+        let first_ages = configs.iter().map(initial_ages).collect::<agewise_core::Result<_>>()?;
+        let revoked = (0..).zip(&clients);
+        let revoked = revoked.filter_map(|(client, row)| Some((row.revoked_from?, client)));
+        let mut departures: Vec<(u64, u32)> = revoked.collect();
+        departures.sort_unstable();
+        let mut replay = Self {
+            run: run.to_vec(),
+            configs,
+            first_ages,
+            calibrator: None,
+            samples: vec![0; clients.len()],
+            clients,
+            sizes: ledger.past_samples()?,
+            next_size: 0,
+            departures,
+            next_departure: 0,
+            selection: None,
+            reported: Vec::new(),
+            intervals: Vec::new(),
+            seeds: None,
+            counts,
+            findings: Vec::new(),
+        };
+        if !replay.clients.iter().map(|client| client.enrolled).is_sorted() {
+            replay.find(None, None, "clients are not numbered in the order of their enrolment");
+        }
+        Ok(replay)
+    }
+
+    pub(super) fn find(
+        &mut self,
+        round: Option<u64>,
+        client: Option<u32>,
+        what: impl Into<String>,
+    ) {
+        self.findings.push(Finding { round, client, what: what.into() });
+    }
+
+    /// The settings of a number, which the ledger has, or the last ones.
+    pub(super) fn config(&self, settings: usize) -> &CoordinatorConfig {
+        &self.configs[settings.min(self.configs.len() - 1)]
+    }
+
+    /// Plays a round.
+    pub(super) fn play(&mut self, ledger: &Ledger, number: u64) -> Result<(), CoordinatorError> {
+        let Some(round) = ledger.past_round(number)? else {
+            self.find(Some(number), None, "it is missing");
+            self.intervals.push(f64::NAN);
+            return self.end(number, 0, &[]);
+        };
+        if round.settings >= self.configs.len() {
+            self.find(Some(number), None, "its settings are missing");
+        }
+        self.begin(&round)?;
+        self.check_interval(&round)?;
+        let seed = self.check_seed(ledger, &round)?;
+        let joins = ledger.past_joins(number)?;
+        let credited = joins.iter().filter(|join| join.report.is_some()).count() as u64;
+        if round.is_over && round.reported != credited {
+            let what = format!("{} reports are counted, {credited} are there", round.reported);
+            self.find(Some(number), None, what);
+        }
+        // Where they are not as many, findings say why, and nothing of this round can be computed again.
+        if let Some((settings, mut selection)) = self.selection.take() {
+            if selection.clients() == round.clients {
+                self.check_cohort(ledger, &round, seed.as_ref(), &joins, &mut selection)?;
+            }
+            self.selection = Some((settings, selection));
+        }
+        self.end(number, credited, &joins)
+    }
+
+    /// Everyone in a round has to be there for a reason that follows from the ledger.
+    fn check_cohort(
+        &mut self,
+        ledger: &Ledger,
+        round: &PastRound,
+        seed: Option<&RoundSeed>,
+        joins: &[PastJoin],
+        selection: &mut Selection,
+    ) -> Result<(), CoordinatorError> {
+        let number = round.round;
+        self.counts.joins += joins.len() as u64;
+        for join in joins {
+            self.check_age(round, join, selection);
+        }
+        let config = self.config(round.settings).clone();
+        let begun = selection.begin(seed.map_or(config.seed(), narrow), round.interval);
+        let rule = begun.and_then(|()| config.participation(round.clients, round.interval));
+        let rule = match rule {
+            Ok(rule) => rule,
+            Err(error) => {
+                self.find(Some(number), None, format!("there is no such law: {error}"));
+                return Ok(());
+            }
+        };
+        let mut expected = BTreeMap::new();
+        let mut believed = BTreeSet::new();
+        match &round.present {
+            Some(_) if rule.is_local() => {
+                self.find(Some(number), None, "the coordinator chose, where clients decide");
+            }
+            Some(present) if self.chose_by_sketches(&config) => {
+                self.counts.unchecked += 1;
+                believed = self.believe(round, &config, joins, present);
+            }
+            Some(present) => {
+                let picks = selection.select(present)?;
+                expected.extend(picks.picks().map(|pick| (pick.client, pick.draws)));
+            }
+            None if rule.is_local() => {}
+            None => self.find(Some(number), None, "it is not on record who was connected"),
+        }
+        let may_force = config.params.round.empty_cohort == EmptyCohort::ForceOne;
+        if round.fallback.is_some() && !may_force {
+            self.find(Some(number), None, "a client was invited although nobody is to be");
+        }
+        if let Some(present) = round.fallback.as_ref().filter(|_| may_force) {
+            self.counts.fallbacks += 1;
+            expected.extend(selection.forced_client(present)?.map(|client| (client, 1)));
+        }
+        self.check_invited(round, joins, &expected);
+        let is_expected = |client| expected.contains_key(&client) || believed.contains(&client);
+        for join in joins.iter().filter(|join| !is_expected(join.client)) {
+            self.check_draw(ledger, round, seed, &rule, join)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what has changed before a round: who has enrolled, who was revoked, other sizes and other settings.
+    fn begin(&mut self, round: &PastRound) -> Result<(), CoordinatorError> {
+        let number = round.round;
+        let before = self.clients.partition_point(|client| client.enrolled < number) as u32;
+        let during = self.enrolled_until(number);
+        if !(before..=during).contains(&round.clients) {
+            let what = format!(
+                "{} clients were announced, but {before} to {during} had enrolled",
+                round.clients
+            );
+            self.find(Some(number), None, what);
+        }
+        let due = self.sizes.partition_point(|(_, since, _)| *since <= number);
+        let sizes = self.sizes[self.next_size.min(due)..due].to_vec();
+        self.next_size = due;
+        for &(client, _, samples) in &sizes {
+            if let Some(place) = self.samples.get_mut(client as usize) {
+                *place = samples;
+            }
+        }
+        let due = self.departures.partition_point(|(from, _)| *from <= number);
+        let departures = self.departures[self.next_departure..due].to_vec();
+        self.next_departure = due;
+        let settings = round.settings.min(self.configs.len() - 1);
+        let mut selection = match self.selection.take() {
+            None => {
+                self.begin_first(round, settings);
+                return Ok(());
+            }
+            Some((known, selection)) if known == settings => selection,
+            Some((_, selection)) => selection.with_config(self.config(settings))?,
+        };
+        for (client, _, samples) in sizes {
+            if selection.knows(client) {
+                selection.set_samples(client, samples, false)?;
+            }
+        }
+        self.admit(&mut selection, settings, round.clients)?;
+        for (_, client) in departures {
+            if selection.knows(client) {
+                selection.leave(client)?;
+            }
+        }
+        self.selection = Some((settings, selection));
+        Ok(())
+    }
+
+    /// The clients and the policy with which the run begins.
+    fn begin_first(&mut self, round: &PastRound, settings: usize) {
+        let number = round.round;
+        let to = round.clients.min(self.clients.len() as u32);
+        (0..to).for_each(|client| self.check_first_age(client));
+        let client = |client: u32| EnrolledClient {
+            waiting_since: self.clients[client as usize].first_waiting.min(number as i64),
+            samples: self.samples[client as usize],
+            has_left: is_gone(&self.clients[client as usize], number),
+        };
+        let clients = (0..to).map(client).collect();
+        let state =
+            SelectionState { round: number, is_open: true, clients, ..SelectionState::default() };
+        match Selection::new(self.config(settings), state) {
+            Ok(selection) => self.selection = Some((settings, selection)),
+            Err(error) => {
+                self.find(Some(number), None, format!("there is no such policy: {error}"));
+            }
+        }
+    }
+
+    /// Takes in clients up to a number.
+    fn admit(
+        &mut self,
+        selection: &mut Selection,
+        settings: usize,
+        to: u32,
+    ) -> Result<(), CoordinatorError> {
+        for client in selection.clients()..to.min(self.clients.len() as u32) {
+            self.check_first_age(client);
+            let since = self.clients[client as usize].first_waiting;
+            let age = (selection.round() as i64).saturating_sub(since);
+            let age = u64::try_from(age).unwrap_or(0);
+            selection.admit(self.config(settings), self.samples[client as usize], age)?;
+        }
+        Ok(())
+    }
+
+    /// How many clients had enrolled when a round was over.
+    fn enrolled_until(&self, round: u64) -> u32 {
+        self.clients.partition_point(|client| client.enrolled <= round) as u32
+    }
+
+    /// Credits those who have reported, and goes on to the next round. Clients that enrolled during the round are there when it ends.
+    fn end(
+        &mut self,
+        number: u64,
+        reported: u64,
+        joins: &[PastJoin],
+    ) -> Result<(), CoordinatorError> {
+        if let Some((settings, mut selection)) = self.selection.take() {
+            self.admit(&mut selection, settings, self.enrolled_until(number))?;
+            selection.finish(&accepted(joins, selection.clients()))?;
+            self.selection = Some((settings, selection));
+        }
+        self.reported.push(reported);
+        if let Some((_, calibrator)) = &mut self.calibrator {
+            calibrator.observe(reported);
+        }
+        Ok(())
+    }
+
+    /// What this audit could not check is a finding, too.
+    pub(super) fn state_limits(&mut self) {
+        let rounds = self.counts.unchecked;
+        if rounds > 0 {
+            let policy = self.config(0).variant.name();
+            let what = format!(
+                "the cohorts of {rounds} rounds cannot be checked: {policy} chooses by sketches of updates, which are not on record \
+                 (seeds, ages, and that those who were chosen were connected were checked)"
+            );
+            self.find(None, None, what);
+        }
+    }
+
+    /// In the end everyone has the age that the ledger says.
+    pub(super) fn compare_ages(&mut self) {
+        let Some((_, selection)) = self.selection.take() else { return };
+        for client in 0..selection.clients() {
+            let replayed = selection.ages().waiting_since(client);
+            let written = self.clients[client as usize].waiting_since;
+            if replayed != written {
+                let what = format!(
+                    "it waits since round {replayed} by its reports, and since {written} on record"
+                );
+                self.find(None, Some(client), what);
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> (Counts, Vec<Finding>) {
+        (self.counts, self.findings)
+    }
+}
+
+/// The reports of those who were in a round of so many clients, as policies see them.
+fn accepted(joins: &[PastJoin], clients: u32) -> Vec<Report<'static>> {
+    let known = joins.iter().filter(|join| join.client < clients);
+    let seen = known.filter_map(|join| {
+        let (loss, seconds) = join.report?;
+        Some(report(join.client, loss, seconds))
+    });
+    seen.collect()
+}
+
+pub(super) fn is_gone(client: &PastClient, round: u64) -> bool {
+    client.revoked_from.is_some_and(|from| from <= round)
+}

@@ -1,0 +1,183 @@
+//! What people and monitoring see over HTTP, read-only: the live page, the same facts as JSON, metrics and health.
+//!
+//! The page is whole when it arrives and needs nothing but this coordinator. A small script asks for `/live` every second and puts what
+//! has changed in its place; without scripts the page loads itself again. What happened is drawn once for all who look.
+
+mod cache;
+mod figures;
+mod history;
+mod json;
+mod listener;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub(super) use listener::MOST_CONNECTIONS;
+
+use super::auth::Authenticator;
+use super::shared::Shared;
+use crate::crypto::token::Role;
+use agewise_plot::Page;
+use axum::Router;
+use axum::extract::{ConnectInfo, RawQuery, Request, State};
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use cache::{HistoryCache, Unreadable};
+use listener::{HttpListener, Peer};
+use std::future::Future;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+const SCRIPT: &str = include_str!("live.js");
+/// What the live page adds to the style of the reports.
+const STYLE: &str = include_str!("live.css");
+const HEAD: &str = include_str!("head.html");
+const FOOT: &str = include_str!("foot.html");
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Sent with every answer. Figures have widths in their style attributes; nothing else that is inline is believed.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; \
+         img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+];
+
+/// Who may look without a token: those who ask whether the coordinator is alive.
+const FOR_EVERYONE: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Serves until `shutdown` is ready. With a auth, only to observers.
+pub(super) async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    auth: Option<Arc<Authenticator>>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) {
+    let router = Router::new()
+        .route("/", get(page))
+        .route("/live", get(live))
+        .route("/live.css", get(style))
+        .route("/live.js", get(|| async { answer("text/javascript; charset=utf-8", SCRIPT) }))
+        .route("/api/state.json", get(state))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .layer(middleware::from_fn_with_state(auth, guard))
+        .with_state(Arc::new(HistoryCache::new(shared)));
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    let served =
+        axum::serve(HttpListener::new(listener), service).with_graceful_shutdown(shutdown).await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the page cannot be served any more");
+    }
+}
+
+/// Answers only requests that read, and only those of peers that may.
+async fn guard(
+    State(auth): State<Option<Arc<Authenticator>>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let may_look = FOR_EVERYONE.contains(&request.uri().path())
+        || auth.is_none_or(|auth| {
+            let token = token(request.headers().get(header::AUTHORIZATION));
+            auth.check_bearer(token.as_deref(), Role::Observer, None).is_ok()
+        });
+    let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let allow = [(header::ALLOW, "GET, HEAD")];
+        (StatusCode::METHOD_NOT_ALLOWED, allow, "only GET and HEAD\n").into_response()
+    } else if may_look {
+        peer.authenticate();
+        next.run(request).await
+    } else {
+        let how = [(header::WWW_AUTHENTICATE, "Basic realm=\"agewise\"")];
+        let why = "an observer's token is needed, as the password or as Bearer\n";
+        (StatusCode::UNAUTHORIZED, how, why).into_response()
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// The token of a request: `Bearer TOKEN`, or the password that a browser asks for.
+fn token(header: Option<&HeaderValue>) -> Option<String> {
+    let (scheme, rest) = header?.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.to_string());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(BASE64_STANDARD.decode(rest).ok()?).ok()?;
+    text.split_once(':').map(|(_, password)| password.to_string())
+}
+
+fn answer(kind: &'static str, body: impl IntoResponse) -> Response {
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// The whole page.
+async fn page(State(cache): State<Arc<HistoryCache>>) -> Response {
+    let (status, content) = content(&cache, "").await;
+    (status, answer(HTML, format!("{HEAD}{content}{FOOT}"))).into_response()
+}
+
+/// What may have changed; without the past, if the asker has it already (`have=VERSION`).
+async fn live(State(cache): State<Arc<HistoryCache>>, RawQuery(query): RawQuery) -> Response {
+    let query = query.unwrap_or_default();
+    let had = query.split('&').find_map(|pair| pair.strip_prefix("have=")).unwrap_or_default();
+    let (status, content) = content(&cache, had).await;
+    (status, answer(HTML, content)).into_response()
+}
+
+async fn content(cache: &HistoryCache, had: &str) -> (StatusCode, String) {
+    let live = cache.shared.live();
+    match cache.past(live.as_ref()).await {
+        Ok(past) => {
+            let mut content = status::section(live.as_ref(), Some(&past.seen));
+            if past.version != had {
+                content.push_str(&past.html);
+            }
+            (StatusCode::OK, content)
+        }
+        Err(Unreadable) => (StatusCode::SERVICE_UNAVAILABLE, status::section(live.as_ref(), None)),
+    }
+}
+
+async fn style() -> Response {
+    let (reports, _) = Page::new("").to_parts();
+    answer("text/css; charset=utf-8", format!("{reports}\n{STYLE}"))
+}
+
+async fn state(State(cache): State<Arc<HistoryCache>>) -> Response {
+    let live = cache.shared.live();
+    let (status, body) = match cache.past(live.as_ref()).await {
+        Ok(past) => (StatusCode::OK, json::state(live.as_ref(), &past.seen)),
+        Err(Unreadable) => (StatusCode::SERVICE_UNAVAILABLE, json::unreadable()),
+    };
+    (status, answer("application/json", body)).into_response()
+}
+
+async fn metrics(State(cache): State<Arc<HistoryCache>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    answer(kind, cache.shared.metrics_text())
+}
+
+async fn ready(State(cache): State<Arc<HistoryCache>>) -> impl IntoResponse {
+    match cache.shared.live() {
+        Some(_) => (StatusCode::OK, "ready\n"),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    }
+}

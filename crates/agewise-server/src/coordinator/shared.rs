@@ -1,0 +1,66 @@
+//! What people and monitoring see without asking the driver.
+
+use super::connections::ConnectionCounters;
+use super::metrics::Metrics;
+use crate::protocol::State;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Where the run stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LiveStatus {
+    pub(crate) state: State,
+    pub(crate) round: u64,
+    /// 0: no end.
+    pub(crate) rounds: u64,
+    pub(crate) policy: String,
+    pub(crate) enrolled: u32,
+    pub(crate) connected: u32,
+    pub(crate) target: u32,
+    pub(crate) selected: u32,
+    pub(crate) reported: u32,
+    pub(crate) interval: f64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The window through which the world looks at a coordinator.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    live: RwLock<Option<LiveStatus>>,
+    pub(crate) metrics: Metrics,
+    pub(crate) connections: Arc<ConnectionCounters>,
+    /// The ledger, to be read beside the driver.
+    pub(crate) ledger: PathBuf,
+}
+
+impl Shared {
+    pub(crate) fn new(ledger: PathBuf) -> Self {
+        Self {
+            live: RwLock::default(),
+            metrics: Metrics::new(),
+            connections: Arc::default(),
+            ledger,
+        }
+    }
+
+    /// All figures, as Prometheus reads them.
+    pub(crate) fn metrics_text(&self) -> String {
+        self.metrics.show_connections(&self.connections);
+        self.metrics.text()
+    }
+
+    /// Where the run stands; `None` before the driver has begun and after it has ended.
+    pub(crate) fn live(&self) -> Option<LiveStatus> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn publish(&self, live: LiveStatus) {
+        self.metrics.show(&live);
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
+    }
+
+    /// The driver has ended.
+    pub(crate) fn close(&self) {
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

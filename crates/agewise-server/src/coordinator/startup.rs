@@ -1,0 +1,247 @@
+//! From a state folder to a driver: checks that the folder is of this run, and reads where the run stands.
+
+use super::LEDGER;
+use super::auth::Authenticator;
+use super::error::CoordinatorError;
+use super::shared::Shared;
+use super::state_machine::{Driver, DriverDeps, WallClock};
+use super::storage::ledger::{Ledger, SCHEMA};
+use super::storage::models::ModelStore;
+use super::storage::sketches::Sketches;
+use super::uploads::UpdateStore;
+use crate::config::{CoordinatorConfig, DrawSource};
+use crate::crypto::identity::write_secret;
+use crate::crypto::seed_chain::SeedChains;
+use crate::protocol::{hex, unhex};
+use agewise_train::checkpoint::Metadata;
+use agewise_train::{Task, Threads};
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The file of the seeds' secret inside the state folder.
+const SECRET: &str = "seeds.key";
+
+/// How a coordinator begins.
+#[derive(Clone, Copy)]
+pub(super) struct StartOptions {
+    pub(super) threads: Threads,
+    pub(super) resume: bool,
+    pub(super) run: Option<[u8; 16]>,
+    pub(super) skips_verification: bool,
+}
+
+/// Opens the state folder, and reads where the run stands.
+pub(super) fn prepare(
+    config: CoordinatorConfig,
+    task: Arc<dyn Task>,
+    options: StartOptions,
+    shared: Arc<Shared>,
+    wall_clock: WallClock,
+) -> Result<(Driver, fs::File), CoordinatorError> {
+    let state = config.params.state.clone();
+    let path = state.join(LEDGER);
+    if !options.resume && path.is_file() && open_ledger_to_read(&path)?.fact("id")?.is_some() {
+        let expected = "a folder without a run (--resume continues the one that is there)";
+        return Err(agewise_core::Error::new("state", state.display(), expected).into());
+    }
+    make_private(&state)?;
+    let lock = lock(&state)?;
+    let mut ledger = open_ledger(&path)?;
+    let has_run = ledger.fact("id")?.is_some();
+    let has_models =
+        fs::read_dir(state.join("models")).is_ok_and(|mut files| files.next().is_some());
+    if !has_run && has_models {
+        let expected = "a folder with the ledger of its models, or without both";
+        return Err(agewise_core::Error::new("state", state.display(), expected).into());
+    }
+    let secret = match config.params.round.draws {
+        DrawSource::Proven => Some(secret(&state.join(SECRET), has_run)?),
+        DrawSource::Seeded => None,
+    };
+    let run = check_facts(&mut ledger, &config, task.parameters(), secret, options.run)?;
+    let calls = config.params.limits.calls_per_second;
+    let auth =
+        Authenticator::new(run.clone(), config.params.access.tokens, calls).map_err(no_random)?;
+    let keep = config.params.model.keep as usize;
+    let metadata = Metadata {
+        round: 0,
+        seed: config.seed().0,
+        policy: config.variant.name().to_string(),
+        aggregation: config.aggregation.name().to_string(),
+        fingerprint: fingerprint(&facts(&config, task.parameters())),
+        task: task.describe(),
+    };
+    let models = ModelStore::open(state.join("models"), keep, task.tensors(), metadata)?;
+    let updates = UpdateStore::new(state.join("updates"));
+    let auth = Arc::new(auth);
+    let skips_verification = options.skips_verification;
+    let sketches =
+        if config.needs_sketches { Some(Sketches::new(&*task, config.seed())?) } else { None };
+    let deps = DriverDeps {
+        config,
+        task,
+        threads: options.threads,
+        ledger,
+        models,
+        updates,
+        run,
+        auth,
+        secret,
+        settings: 0,
+        skips_verification,
+        sketches,
+        shared,
+        wall_clock,
+    };
+    Ok((Driver::new(deps)?, lock))
+}
+
+/// The ledger in a file, or a new one; of this version.
+pub(super) fn open_ledger(path: &Path) -> Result<Ledger, CoordinatorError> {
+    of_this_version(Ledger::open(path)?, path)
+}
+
+fn of_this_version(ledger: Ledger, path: &Path) -> Result<Ledger, CoordinatorError> {
+    let found = ledger.schema()?;
+    if found == Some(SCHEMA) {
+        return Ok(ledger);
+    }
+    let found =
+        found.map_or("without a version".to_string(), |found| format!("of version {found}"));
+    let shown = path.display();
+    Err(CoordinatorError::Corrupt(format!(
+        "{shown}: a ledger {found}, expected version {SCHEMA}: finish the run with the release that began it, or begin a new \
+         one in another folder (docs/upgrading.md)"
+    )))
+}
+
+/// The ledger in a file that is there, to be read beside others who may write.
+pub(super) fn open_ledger_to_read(path: &Path) -> Result<Ledger, CoordinatorError> {
+    if !path.is_file() {
+        let expected = "a folder with the ledger of a run";
+        let folder = path.parent().unwrap_or(path);
+        return Err(agewise_core::Error::new("state", folder.display(), expected).into());
+    }
+    of_this_version(Ledger::open_to_read(path)?, path)
+}
+
+/// What all seeds of a run follow from: in a file of its own, as the ledger may be read by others.
+fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], CoordinatorError> {
+    match fs::read_to_string(path) {
+        Ok(text) => {
+            let bytes = unhex(text.trim()).and_then(|bytes| bytes.try_into().ok());
+            let wrong =
+                || CoordinatorError::Corrupt(format!("{}: expected 64 digits", path.display()));
+            bytes.ok_or_else(wrong)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && has_run => {
+            let expected = "the secret of this run: restore it from where the ledger is from";
+            Err(agewise_core::Error::new("state", path.display(), expected).into())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut secret = [0; 32];
+            getrandom::fill(&mut secret).map_err(no_random)?;
+            write_secret(path, &format!("{}\n", hex(&secret)))
+                .map_err(CoordinatorError::file(path))?;
+            Ok(secret)
+        }
+        Err(error) => Err(CoordinatorError::file(path)(error)),
+    }
+}
+
+/// Under which key the anchor of a chain stands in the ledger.
+pub(crate) fn anchor_fact(chain: u64) -> String {
+    format!("anchor.{chain}")
+}
+
+fn no_random(error: getrandom::Error) -> CoordinatorError {
+    CoordinatorError::Corrupt(format!("no random numbers from the system: {error}"))
+}
+
+/// Makes a folder that is only its owner's; one that is there stays as it is.
+pub(super) fn make_private(folder: &Path) -> Result<(), CoordinatorError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt;
+        builder.mode(0o700);
+    }
+    builder.create(folder).map_err(CoordinatorError::file(folder))
+}
+
+/// Keeps a second coordinator away from the folder, as long as the result lives; a process that is killed lets go.
+fn lock(state: &Path) -> Result<fs::File, CoordinatorError> {
+    let path = state.join("lock");
+    let file = fs::File::create(&path).map_err(CoordinatorError::file(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            let expected = "a folder in which no other coordinator is working";
+            Err(agewise_core::Error::new("state", state.display(), expected).into())
+        }
+        Err(fs::TryLockError::Error(error)) => Err(CoordinatorError::file(&path)(error)),
+    }
+}
+
+/// What a run is: with the same facts and seeds it has the same models.
+fn facts(config: &CoordinatorConfig, parameters: usize) -> [(&'static str, String); 8] {
+    let params = &config.params;
+    [
+        ("round.policy", config.variant.name().to_string()),
+        ("round.seed", params.round.seed.to_string()),
+        ("round.draws", params.round.draws.name().to_string()),
+        ("model.name", params.model.name.clone()),
+        ("model.data", params.model.data.clone()),
+        ("model.pixels", params.model.pixels.to_string()),
+        ("parameters", parameters.to_string()),
+        ("aggregation", config.aggregation_fact()),
+    ]
+}
+
+/// A number that tells models of these facts from others.
+fn fingerprint(facts: &[(&str, String)]) -> u64 {
+    let mut hash = Sha256::new();
+    for (key, value) in facts {
+        hash.update(format!("{key}={value}\n"));
+    }
+    hash.finalize().iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// What a run is, which cannot change on the way; gives the run's id.
+fn check_facts(
+    ledger: &mut Ledger,
+    config: &CoordinatorConfig,
+    parameters: usize,
+    secret: Option<[u8; 32]>,
+    new_run: Option<[u8; 16]>,
+) -> Result<Vec<u8>, CoordinatorError> {
+    let anchor = secret.map(|secret| hex(&SeedChains::new(secret).commitment(0).anchor));
+    let anchor = (anchor_fact(0), anchor.unwrap_or_default());
+    let facts = facts(config, parameters).map(|(key, value)| (key.to_string(), value));
+    let facts = facts.into_iter().chain([anchor]);
+    if let Some(run) = ledger.fact("id")? {
+        for (key, now) in facts {
+            let then = ledger.fact(&key)?.unwrap_or_default();
+            if then != now.as_bytes() {
+                let expected =
+                    format!("{}, with which the run began", String::from_utf8_lossy(&then));
+                return Err(agewise_core::Error::new(key, now, expected).into());
+            }
+        }
+        return Ok(run);
+    }
+    let mut run = new_run.unwrap_or_default().to_vec();
+    if new_run.is_none() {
+        getrandom::fill(&mut run).map_err(no_random)?;
+    }
+    ledger.set_fact("id", &run)?;
+    for (key, value) in facts {
+        ledger.set_fact(&key, value.as_bytes())?;
+    }
+    ledger.commit()?;
+    Ok(run)
+}

@@ -1,0 +1,152 @@
+//! Who is let in, and who is shut out.
+
+use super::Driver;
+use super::requests::{Answer, MOST_SAMPLES};
+use crate::coordinator::auth::Enrolment;
+use crate::coordinator::command::EnrolmentError;
+use crate::coordinator::error::CoordinatorError;
+use crate::coordinator::storage::ledger::ClientRow;
+use crate::crypto::PublicKey;
+use crate::protocol::name::check_name;
+use crate::protocol::{EnrolReply, EnrolRequest, RevokeReply};
+use agewise_core::Error;
+
+impl Driver {
+    /// Reads who is known and who is revoked again, if an operator has written to the ledger since the last time.
+    pub(super) fn refresh(&mut self) -> Result<(), CoordinatorError> {
+        let version = self.deps.ledger.version()?;
+        if version != self.ledger_version {
+            self.read_access()?;
+            self.ledger_version = version;
+        }
+        Ok(())
+    }
+
+    fn read_access(&mut self) -> Result<(), CoordinatorError> {
+        let clients = self.deps.ledger.clients()?;
+        let tokens = self.deps.ledger.tokens()?;
+        for client in self.deps.auth.load(&clients, tokens) {
+            self.shut_out(client)?;
+        }
+        Ok(())
+    }
+
+    /// The first round that has not begun.
+    fn next_round(&self) -> u64 {
+        self.round_number() + u64::from(self.phase.round().is_some())
+    }
+
+    /// Whatever a client that was revoked was about to do does not happen.
+    fn shut_out(&mut self, client: u32) -> Result<(), CoordinatorError> {
+        tracing::info!(client, "revoked");
+        self.watchers.remove(client);
+        self.selection.leave(client)?;
+        let from = self.next_round();
+        if let Some(round) = self.phase.round_mut() {
+            match round.members.get_mut(&client) {
+                Some(member) if member.report.is_some() => member.excluded = Some("revoked"),
+                Some(_) => drop(round.members.remove(&client)),
+                None => {}
+            }
+        }
+        self.deps.ledger.revoked_from(client, from)?;
+        Ok(())
+    }
+
+    /// Revokes a client or a token because an operator asks for it over the network.
+    pub(super) fn revoke(&mut self, who: &str) -> Answer<RevokeReply> {
+        let Some(revoked) = self.deps.ledger.revoke(who)? else {
+            let shown: String = who.chars().take(80).collect();
+            let expected = "the name of a client or the public part of a token";
+            return Ok(Err(Error::new("who", format!("{shown:?}"), expected)));
+        };
+        self.read_access()?;
+        Ok(Ok(RevokeReply { revoked }))
+    }
+
+    pub(super) fn enrol(
+        &mut self,
+        request: &EnrolRequest,
+        key: PublicKey,
+    ) -> Result<Result<EnrolReply, EnrolmentError>, CoordinatorError> {
+        let EnrolRequest { name, samples, .. } = request;
+        let samples = *samples;
+        if let Err(error) = check_name(name) {
+            return Ok(Err(EnrolmentError::Invalid(error)));
+        }
+        if !(1..=MOST_SAMPLES).contains(&samples) {
+            let error = Error::new("samples", samples, format!("from 1 to {MOST_SAMPLES}"));
+            return Ok(Err(EnrolmentError::Invalid(error)));
+        }
+        let client = match self.deps.auth.may_enrol(request) {
+            Err(refusal) => {
+                let client = self.deps.auth.proven(request, refusal.reason);
+                self.deps.auth.note(client, &refusal, None);
+                return Ok(Err(EnrolmentError::Refused(refusal)));
+            }
+            Ok(Enrolment::Returning(client, token)) => {
+                if let Some(token) = token {
+                    self.deps.ledger.spend_token(&token, client)?;
+                    self.deps.auth.spend(&token, client);
+                }
+                if self.selection.samples(client) != samples {
+                    let is_playing = self.phase.round().is_some();
+                    self.selection.set_samples(client, samples, is_playing)?;
+                    self.deps.ledger.set_samples(client, self.next_round(), samples)?;
+                }
+                client
+            }
+            Ok(Enrolment::Rekeyed(client, token)) => {
+                let since = self.next_round();
+                self.deps.ledger.set_key(client, since, key)?;
+                self.deps.ledger.spend_token(&token, client)?;
+                self.deps.auth.renew(client, key, since);
+                self.deps.auth.spend(&token, client);
+                tracing::info!(client, name, "enrolled with a new key");
+                client
+            }
+            Ok(Enrolment::New(token)) => {
+                let (config, interval) = (&self.deps.config, self.announced_interval);
+                let client = match self.selection.enrol(config, samples, interval) {
+                    Ok(client) => client,
+                    Err(error) => return Ok(Err(EnrolmentError::Invalid(error))),
+                };
+                let round = self.round_number();
+                let row = ClientRow {
+                    name: name.clone(),
+                    key,
+                    key_since: round,
+                    samples,
+                    waiting_since: self.selection.ages().waiting_since(client),
+                    revoked: false,
+                    revoked_from: None,
+                };
+                self.deps.ledger.enrol(client, round, self.deps.settings, &row)?;
+                self.deps.auth.register(name, key, client, round);
+                if let Some(token) = &token {
+                    self.deps.ledger.spend_token(token, client)?;
+                    self.deps.auth.spend(token, client);
+                }
+                tracing::info!(client, name, "enrolled");
+                client
+            }
+        };
+        Ok(Ok(EnrolReply {
+            client,
+            run: self.deps.run.clone(),
+            waiting_since: self.waiting_since(client),
+            task: Some(self.task_spec()?),
+            seeds: self.commitment.clone(),
+        }))
+    }
+
+    /// Writes down what the auth has refused without asking.
+    pub(super) fn note_refused(&mut self) -> Result<(), CoordinatorError> {
+        let round = self.round_number();
+        for (client, reason, count, detail) in self.deps.auth.take_refused() {
+            self.deps.ledger.refuse(round, client, reason, &detail, count)?;
+            self.deps.shared.metrics.refuse(reason, count);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! What clients ask, and what they are told.
+
+use super::round::Member;
+use super::{Driver, Phase};
+use crate::config::DrawSource;
+use crate::coordinator::command::{Command, Subscription};
+use crate::coordinator::error::CoordinatorError;
+use crate::coordinator::refusal::{Reason, Refusal};
+use crate::coordinator::storage::models::Global;
+use crate::native;
+use crate::protocol::{
+    self, AgeCount, FetchModelRequest, RoundSummary, StatusReply, TaskSpec, WatchRequest, hex,
+};
+use agewise_core::Error;
+use std::time::Instant;
+use tokio::sync::oneshot;
+
+/// The most samples that a client may claim: what a float can count.
+pub(super) const MOST_SAMPLES: u64 = 1 << 53;
+/// How often a client may fetch the model of a round: connections break now and then.
+const MOST_FETCHES: u32 = 16;
+/// Rounds in a status.
+const STATUS_ROUNDS: u32 = 20;
+
+pub(super) type Answer<T> = Result<Result<T, Error>, CoordinatorError>;
+
+impl Driver {
+    /// Answers one question.
+    pub(super) fn answer(
+        &mut self,
+        command: Command,
+        now: Instant,
+    ) -> Result<(), CoordinatorError> {
+        match command {
+            Command::Enrol { request, key, reply } => {
+                let answer = self.enrol(&request, key)?;
+                self.send(reply, answer);
+            }
+            Command::Watch { request, reply } => {
+                let answer = self.watch(&request, now);
+                self.send(reply, answer);
+            }
+            Command::Unwatch { client, token } => {
+                self.watchers.end_stream(client, token);
+            }
+            Command::Join { request, drawn, reply } => {
+                let answer = self.join(&request, drawn, now)?;
+                self.send(reply, answer);
+            }
+            Command::Fetch { request, reply } => {
+                let answer = self.fetch(&request);
+                self.send(reply, answer);
+            }
+            Command::BeginReport { header, reply } => {
+                let answer = self.begin_report(&header)?;
+                self.send(reply, answer);
+            }
+            Command::EndReport { header, taken, reply } => {
+                let answer = self.end_report(&header, taken)?;
+                self.send(reply, answer);
+            }
+            Command::Status { reply } => {
+                let answer = self.status()?;
+                self.send(reply, answer);
+            }
+            Command::RefreshAccess { reply } => self.send(reply, ()),
+            Command::Revoke { who, reply } => {
+                let answer = self.revoke(&who)?;
+                self.send(reply, answer);
+            }
+            Command::Drain => {
+                if self.draining.is_none() {
+                    tracing::info!("draining");
+                    self.draining = Some(now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an answer after the commit.
+    fn send<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
+        // Who has hung up does not get it.
+        self.outbox.push(Box::new(move || drop(reply.send(answer))));
+    }
+
+    /// What clients train.
+    pub(super) fn task_spec(&self) -> Result<TaskSpec, CoordinatorError> {
+        let config = &self.deps.config;
+        let training = toml::to_string(config.training.params());
+        let training = training.map_err(|error| {
+            CoordinatorError::Corrupt(format!(
+                "training: expected settings that can be sent ({error})"
+            ))
+        })?;
+        let mut spec = TaskSpec {
+            parameters: self.deps.task.parameters() as u64,
+            training,
+            policy: config.policy_text(),
+            coordinator_selects: !config.clients_decide,
+            max_age: config.params.round.max_age as u32,
+            draws: match config.params.round.draws {
+                DrawSource::Proven => protocol::DrawSource::Proven.into(),
+                DrawSource::Seeded => protocol::DrawSource::Seeded.into(),
+            },
+            ..TaskSpec::default()
+        };
+        native::describe(&*self.deps.task, &mut spec);
+        Ok(spec)
+    }
+
+    fn watch(&mut self, request: &WatchRequest, now: Instant) -> Result<Subscription, Error> {
+        self.check_client(request.client, &request.run)?;
+        let client = request.client;
+        if self.watchers.is_listening(client) {
+            tracing::warn!(client, "wants to listen twice: do two clients have one name?");
+            return Err(Error::new("stream", client, "a client that does not listen already"));
+        }
+        let (token, announcements) = self.watchers.insert(client, self.announcement(client, now));
+        if matches!(self.phase, Phase::Finished { .. }) {
+            self.notified_end.insert(client);
+        }
+        Ok(Subscription { announcements, token })
+    }
+
+    pub(super) fn check_client(&self, client: u32, run: &[u8]) -> Result<(), Error> {
+        if run != self.deps.run {
+            return Err(Error::new(
+                "run",
+                hex(&run[..run.len().min(16)]),
+                format!("{}: enrol again", self.run_name()),
+            ));
+        }
+        if !self.selection.knows(client) {
+            return Err(Error::new("client", client, "a client that has enrolled"));
+        }
+        // The auth has looked already; since then an operator may have written to the ledger.
+        if self.deps.auth.is_revoked(client) {
+            let refusal = Refusal::new(Reason::Revoked, "this client was revoked");
+            self.deps.auth.note(Some(client), &refusal, None);
+            return Err(Error::new("revoked", client, "a client that was not revoked"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn run_name(&self) -> String {
+        hex(&self.deps.run)
+    }
+
+    /// The member of the round under way.
+    pub(super) fn member(&self, client: u32) -> Option<&Member> {
+        self.phase.round().and_then(|round| round.members.get(&client))
+    }
+
+    /// Since when a client waits; who has reported in this round waits from the next one on.
+    pub(super) fn waiting_since(&self, client: u32) -> i64 {
+        let credited = self.member(client).is_some_and(|member| member.report.is_some());
+        if credited {
+            self.round_number() as i64 + 1
+        } else {
+            self.selection.ages().waiting_since(client)
+        }
+    }
+
+    /// Counts a refusal where people see it.
+    pub(super) fn refuse(
+        &mut self,
+        round: u64,
+        client: u32,
+        refusal: &Refusal,
+    ) -> Result<(), CoordinatorError> {
+        tracing::debug!(round, client, %refusal, "refused");
+        self.deps.shared.metrics.refuse(refusal.reason.name(), 1);
+        // What a client says about a round that is not there must not make rows for it.
+        let round = round.min(self.round_number());
+        let Refusal { reason, detail } = refusal;
+        self.deps.ledger.refuse(round, i64::from(client), reason.name(), detail, 1)?;
+        Ok(())
+    }
+
+    fn fetch(&mut self, request: &FetchModelRequest) -> Result<Global, Error> {
+        self.check_client(request.client, &request.run)?;
+        let is_now = request.round == self.round_number();
+        let round = self.phase.round_mut().filter(|_| is_now);
+        let member = round.and_then(|round| round.members.get_mut(&request.client));
+        if let Some(member) = member.filter(|member| member.joined) {
+            member.fetches += 1;
+            if member.fetches > MOST_FETCHES {
+                let expected = format!("at most {MOST_FETCHES} times in a round");
+                return Err(Error::new("fetches", member.fetches, expected));
+            }
+            return Ok(self.global.clone());
+        }
+        let refusal = Refusal::new(Reason::Cohort, "wants the model of a round that it is not in");
+        self.deps.auth.note(Some(request.client), &refusal, None);
+        let expected = format!(
+            "a round under way ({}) that client {} has joined",
+            self.round_number(),
+            request.client
+        );
+        Err(Error::new("round", request.round, expected))
+    }
+
+    fn status(&self) -> Result<StatusReply, CoordinatorError> {
+        let history = self.deps.ledger.history(STATUS_ROUNDS)?.into_iter();
+        let (selected, reported) = self.cohort_so_far();
+        let params = &self.deps.config.params.round;
+        let ages = self.selection.age_counts();
+        Ok(StatusReply {
+            run: self.deps.run.clone(),
+            state: self.state().into(),
+            round: self.round_number(),
+            rounds: params.rounds,
+            policy: self.deps.config.variant.name().to_string(),
+            enrolled: self.selection.clients(),
+            connected: self.watchers.len() as u32,
+            target: params.cohort as u32,
+            selected: selected as u32,
+            reported: reported as u32,
+            interval: self.interval(),
+            history: history
+                .map(|row| RoundSummary {
+                    round: row.round,
+                    committed: row.committed,
+                    available: row.available,
+                    selected: row.selected,
+                    reported: row.reported,
+                    late: row.late,
+                    refused: row.refused,
+                    forced: row.forced,
+                    accuracy: row.accuracy,
+                    loss: row.loss,
+                    seconds: row.seconds,
+                })
+                .collect(),
+            ages: ages.map(|(age, clients)| AgeCount { age, clients }).collect(),
+            warnings: self.warnings.clone(),
+        })
+    }
+}

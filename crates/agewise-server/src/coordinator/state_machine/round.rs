@@ -1,0 +1,180 @@
+//! A round as a typed sequence of phases: joining, training, aggregating. What a phase does not allow does not compile.
+
+use crate::config::CoordinatorConfig;
+use crate::coordinator::storage::ledger::{ReportRow, RoundRow};
+use crate::protocol::ParticipationRule;
+use agewise_core::Pick;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Clients may join; who has joined may train and report.
+#[derive(Debug)]
+pub(crate) struct Joining;
+/// The cohort is complete; its reports are awaited.
+#[derive(Debug)]
+pub(crate) struct Training;
+/// Nothing is awaited any more; reports become a model.
+#[derive(Debug)]
+pub(crate) struct Aggregating;
+
+/// A client in the round.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) age: u64,
+    pub(crate) draws: u32,
+    /// Whether it has said that it comes.
+    pub(crate) joined: bool,
+    /// Its report, if it was accepted.
+    pub(crate) report: Option<ReportRow>,
+    /// Why its update is left out, although it is credited: damaged since, or the client was revoked.
+    pub(crate) excluded: Option<&'static str>,
+    /// How often it has fetched the model.
+    pub(crate) fetches: u32,
+}
+
+impl Member {
+    /// A client that is wanted and has not come yet.
+    pub(crate) fn invited(age: u64, draws: u32) -> Self {
+        Self { age, draws, joined: false, report: None, excluded: None, fetches: 0 }
+    }
+}
+
+/// A round under way: what it has in every phase.
+#[derive(Debug)]
+pub(crate) struct RoundState {
+    pub(crate) row: RoundRow,
+    pub(crate) rule: Arc<ParticipationRule>,
+    /// By number: also the order in which updates are summed up.
+    pub(crate) members: BTreeMap<u32, Member>,
+    pub(crate) announced: Instant,
+    pub(crate) join_until: Instant,
+    pub(crate) report_until: Instant,
+}
+
+impl RoundState {
+    /// A round that is announced, now or again, with these clients in it.
+    pub(crate) fn begin(
+        row: RoundRow,
+        rule: Arc<ParticipationRule>,
+        members: BTreeMap<u32, Member>,
+        now: Instant,
+        windows: Windows,
+    ) -> Self {
+        let Windows { join, report } = windows;
+        let (join_until, report_until) = (now + join, now + report);
+        Self { row, rule, members, announced: now, join_until, report_until }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.row.round
+    }
+
+    /// How many have joined.
+    pub(crate) fn selected(&self) -> usize {
+        self.members.values().filter(|member| member.joined).count()
+    }
+
+    /// How many reports were accepted.
+    pub(crate) fn reported(&self) -> usize {
+        self.members.values().filter(|member| member.report.is_some()).count()
+    }
+
+    /// Whether the coordinator counts on a client.
+    pub(crate) fn awaits(&self, client: u32) -> bool {
+        self.members.get(&client).is_some_and(|member| member.report.is_none())
+    }
+}
+
+/// How long the phases last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Windows {
+    pub(crate) join: Duration,
+    pub(crate) report: Duration,
+}
+
+impl Windows {
+    pub(crate) fn of(config: &CoordinatorConfig) -> Self {
+        Self { join: config.join_window(), report: config.report_window() }
+    }
+}
+
+/// A round in one of its phases.
+#[derive(Debug)]
+pub(crate) struct Round<P> {
+    round: RoundState,
+    phase: PhantomData<P>,
+}
+
+impl<P> Deref for Round<P> {
+    type Target = RoundState;
+
+    fn deref(&self) -> &RoundState {
+        &self.round
+    }
+}
+
+impl<P> DerefMut for Round<P> {
+    fn deref_mut(&mut self) -> &mut RoundState {
+        &mut self.round
+    }
+}
+
+impl Round<Joining> {
+    /// A round that clients may join.
+    pub(crate) fn open(round: RoundState) -> Self {
+        Self { round, phase: PhantomData }
+    }
+
+    /// Takes a client in. Gives how often it was drawn.
+    pub(crate) fn join(&mut self, client: u32, age: u64) -> u32 {
+        let member = self.members.entry(client).or_insert_with(|| Member::invited(age, 1));
+        member.joined = true;
+        member.draws
+    }
+
+    /// Invites a client, as no other has come; everyone gets the time of a round again.
+    pub(crate) fn invite(&mut self, client: u32, age: u64, now: Instant, windows: Windows) {
+        self.members.insert(client, Member::invited(age, 1));
+        self.row.forced = true;
+        self.join_until = now + windows.join;
+        self.report_until = now + windows.report;
+    }
+
+    /// Whether every client that was invited has come.
+    pub(crate) fn everyone_came(&self) -> bool {
+        !self.members.is_empty() && self.members.values().all(|member| member.joined)
+    }
+
+    /// No other client may join.
+    pub(crate) fn close(self) -> Round<Training> {
+        Round::closed(self.round)
+    }
+}
+
+impl Round<Training> {
+    /// A round whose cohort is complete.
+    pub(crate) fn closed(round: RoundState) -> Self {
+        Self { round, phase: PhantomData }
+    }
+
+    /// Whether every report that is awaited has come.
+    pub(crate) fn everyone_reported(&self) -> bool {
+        self.members.values().all(|member| !member.joined || member.report.is_some())
+    }
+
+    /// No report counts any more.
+    pub(crate) fn close(self) -> Round<Aggregating> {
+        Round { round: self.round, phase: PhantomData }
+    }
+}
+
+impl Round<Aggregating> {
+    /// The cohort as the core weighs it.
+    pub(crate) fn picks(&self) -> Vec<Pick> {
+        let joined = self.members.iter().filter(|(_, member)| member.joined);
+        joined.map(|(&client, member)| Pick { client, draws: member.draws }).collect()
+    }
+}

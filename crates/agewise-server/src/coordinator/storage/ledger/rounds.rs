@@ -1,0 +1,246 @@
+//! Rounds, from the announcement to the end, with everyone in them.
+
+use super::{JoinRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow, insert_model};
+use rusqlite::{OptionalExtension, Result, params};
+
+/// The greatest age of which clients are counted by themselves at the beginning of a round; older ones are counted together.
+const OLDEST: u64 = 255;
+
+impl Ledger {
+    /// Announces a round, with those who are connected where the coordinator selects, and the ages that it begins with, youngest first.
+    pub(crate) fn begin_round(
+        &mut self,
+        row: &RoundRow,
+        present: Option<&[bool]>,
+        ages: impl Iterator<Item = (u64, u32)>,
+    ) -> Result<()> {
+        let db = self.write()?;
+        db.prepare_cached(
+            "INSERT INTO rounds (round, state, interval, clients, model, began, available, forced, seed, present, settings)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            row.round as i64,
+            if row.is_joining { "joining" } else { "training" },
+            row.interval,
+            row.clients,
+            row.model as i64,
+            row.began,
+            row.available,
+            row.forced,
+            row.seed,
+            present.map(to_bits),
+            row.settings
+        ])?;
+        let mut query = db.prepare_cached("INSERT INTO ages VALUES (?1, ?2, ?3)")?;
+        let mut ages = ages.peekable();
+        while let Some((age, _)) = ages.peek() {
+            let age = (*age).min(OLDEST);
+            let same = |(other, _): &(u64, u32)| (*other).min(OLDEST) == age;
+            let clients: u32 =
+                std::iter::from_fn(|| ages.next_if(same)).map(|(_, count)| count).sum();
+            query.execute(params![row.round as i64, age as i64, clients])?;
+        }
+        Ok(())
+    }
+
+    /// The round that is under way, if any, with everyone in it.
+    pub(crate) fn open_round(&self) -> Result<Option<(RoundRow, Vec<JoinRow>)>> {
+        let mut query = self.db.prepare(
+            "SELECT round, state, interval, clients, model, began, available, forced, seed, settings FROM rounds
+             WHERE state IN ('joining', 'training') ORDER BY round DESC LIMIT 1",
+        )?;
+        let round = query.query_row([], |row| {
+            Ok(RoundRow {
+                round: row.get::<_, i64>(0)? as u64,
+                is_joining: row.get::<_, String>(1)? == "joining",
+                interval: row.get(2)?,
+                clients: row.get(3)?,
+                model: row.get::<_, i64>(4)? as u64,
+                began: row.get(5)?,
+                available: row.get(6)?,
+                forced: row.get(7)?,
+                seed: row.get(8)?,
+                settings: row.get(9)?,
+            })
+        });
+        let Some(round) = round.optional()? else {
+            return Ok(None);
+        };
+        let mut query = self.db.prepare(
+            "SELECT client, age, outcome, draws, samples, loss, seconds, norm, sha256 FROM joins WHERE round = ?1
+             ORDER BY client",
+        )?;
+        let joins = query.query_map([round.round as i64], |row| {
+            let name: String = row.get(2)?;
+            let outcome = Outcome::ALL.into_iter().find(|outcome| outcome.name() == name);
+            let report = match row.get::<_, Option<Vec<u8>>>(8)? {
+                None => None,
+                Some(sha256) => Some(ReportRow {
+                    samples: row.get::<_, i64>(4)? as u64,
+                    loss: row.get(5)?,
+                    seconds: row.get(6)?,
+                    norm: row.get(7)?,
+                    sha256,
+                }),
+            };
+            Ok(JoinRow {
+                client: row.get(0)?,
+                age: row.get::<_, i64>(1)? as u64,
+                // Someone has written another word by hand: then nothing was promised by us.
+                outcome: outcome.unwrap_or(Outcome::Missing),
+                draws: row.get(3)?,
+                report,
+            })
+        })?;
+        let joins = joins.collect::<Result<_>>()?;
+        Ok(Some((round, joins)))
+    }
+
+    /// The interval of the last round that was announced.
+    pub(crate) fn last_interval(&self) -> Result<Option<f64>> {
+        let query = "SELECT interval FROM rounds ORDER BY round DESC LIMIT 1";
+        self.db.query_row(query, [], |row| row.get(0)).optional()
+    }
+
+    /// How many rounds are over.
+    pub(crate) fn rounds_over(&self) -> Result<u64> {
+        let query = "SELECT COALESCE(MAX(round) + 1, 0) FROM rounds WHERE state IN ('committed', 'abandoned')";
+        self.db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|rounds| rounds as u64)
+    }
+
+    /// Puts a client into a round, or changes what became of it.
+    pub(crate) fn join(&mut self, round: u64, client: u32, join: &NewJoin<'_>) -> Result<()> {
+        let mut query = self.write()?.prepare_cached(
+            "INSERT INTO joins (round, client, age, outcome, draws, proof) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (round, client) DO UPDATE SET outcome = excluded.outcome, draws = excluded.draws",
+        )?;
+        let &NewJoin { age, outcome, draws, proof } = join;
+        query.execute(params![round as i64, client, age as i64, outcome.name(), draws, proof])?;
+        Ok(())
+    }
+
+    /// Ends joining.
+    pub(crate) fn close_joining(&mut self, round: u64) -> Result<()> {
+        self.write()?
+            .prepare_cached("UPDATE rounds SET state = 'training' WHERE round = ?1")?
+            .execute([round as i64])?;
+        Ok(())
+    }
+
+    /// Notes that no client has come, and one of those who were connected was invited.
+    pub(crate) fn force(&mut self, round: u64, present: &[bool]) -> Result<()> {
+        self.write()?
+            .prepare_cached("UPDATE rounds SET forced = 1, fallback = ?2 WHERE round = ?1")?
+            .execute(params![round as i64, to_bits(present)])?;
+        Ok(())
+    }
+
+    /// Credits a client: its report is on disk.
+    pub(crate) fn accept(&mut self, round: u64, client: u32, report: &ReportRow) -> Result<()> {
+        let db = self.write()?;
+        let ReportRow { samples, loss, seconds, norm, sha256 } = report;
+        db.prepare_cached(
+            "UPDATE joins SET outcome = 'reported', samples = ?3, loss = ?4, seconds = ?5, norm = ?6, sha256 = ?7
+             WHERE round = ?1 AND client = ?2",
+        )?
+        .execute(params![round as i64, client, *samples as i64, loss, seconds, norm, sha256])?;
+        db.prepare_cached(
+            "UPDATE clients SET waiting_since = ?2, reports = reports + 1 WHERE client = ?1",
+        )?
+        .execute(params![client, round as i64 + 1])?;
+        Ok(())
+    }
+
+    /// Notes that a report came after its round was over; whether it was awaited at all.
+    pub(crate) fn late(&mut self, round: u64, client: u32) -> Result<bool> {
+        let db = self.write()?;
+        let changed = db
+            .prepare_cached(
+                "UPDATE joins SET outcome = 'late' WHERE round = ?1 AND client = ?2 AND outcome = 'missing'",
+            )?
+            .execute(params![round as i64, client])?;
+        if changed > 0 {
+            db.prepare_cached(
+                "UPDATE clients SET late = late + 1, missing = missing - 1 WHERE client = ?1",
+            )?
+            .execute([client])?;
+            db.prepare_cached("UPDATE rounds SET late = late + 1 WHERE round = ?1")?
+                .execute([round as i64])?;
+        }
+        Ok(changed > 0)
+    }
+
+    /// What became of a client in a round, and its report.
+    pub(crate) fn outcome(&self, round: u64, client: u32) -> Result<Option<(String, Vec<u8>)>> {
+        let mut query = self.db.prepare_cached(
+            "SELECT outcome, COALESCE(sha256, x'') FROM joins WHERE round = ?1 AND client = ?2",
+        )?;
+        query
+            .query_row(params![round as i64, client], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()
+    }
+
+    /// Ends a round: who was awaited in vain, the weights, the model, all at once.
+    pub(crate) fn end_round(&mut self, end: &RoundEnd) -> Result<()> {
+        let db = self.write()?;
+        let round = end.round as i64;
+        db.execute(
+            "UPDATE clients SET missing = missing + 1 WHERE client IN
+               (SELECT client FROM joins WHERE round = ?1 AND outcome IN ('invited', 'selected'))",
+            [round],
+        )?;
+        db.execute(
+            "UPDATE joins SET outcome = 'missing' WHERE round = ?1 AND outcome IN ('invited', 'selected')",
+            [round],
+        )?;
+        let mut query =
+            db.prepare_cached("UPDATE joins SET weight = ?3 WHERE round = ?1 AND client = ?2")?;
+        for (client, weight) in &end.weights {
+            query.execute(params![round, client, weight])?;
+        }
+        if let Some(model) = &end.model {
+            insert_model(db, model)?;
+        }
+        db.execute(
+            "UPDATE rounds SET state = ?2, seconds = ?3, loss = ?4, accuracy = ?5, note = ?6,
+               selected = (SELECT COUNT(*) FROM joins WHERE round = ?1 AND outcome IN ('reported', 'missing')),
+               reported = (SELECT COUNT(*) FROM joins WHERE round = ?1 AND outcome = 'reported')
+             WHERE round = ?1",
+            params![
+                round,
+                if end.committed { "committed" } else { "abandoned" },
+                end.seconds,
+                end.loss,
+                end.accuracy,
+                end.note
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// The round under way trains this version from now on.
+    pub(crate) fn train_version(&mut self, round: u64, version: u64, note: &str) -> Result<()> {
+        self.write()?.execute(
+            "UPDATE rounds SET model = ?2, note = ?3 WHERE round = ?1",
+            params![round as i64, version as i64, note],
+        )?;
+        Ok(())
+    }
+
+    /// The number of reports of each round that is over, in order.
+    pub(crate) fn report_counts(&self) -> Result<Vec<u64>> {
+        let mut query = self.db.prepare(
+            "SELECT reported FROM rounds WHERE state IN ('committed', 'abandoned') ORDER BY round",
+        )?;
+        query.query_map([], |row| row.get::<_, i64>(0).map(|count| count as u64))?.collect()
+    }
+}
+
+/// Eight clients in a byte.
+fn to_bits(mask: &[bool]) -> Vec<u8> {
+    let byte = |eight: &[bool]| {
+        eight.iter().enumerate().fold(0, |byte, (place, &set)| byte | (u8::from(set) << place))
+    };
+    mask.chunks(8).map(byte).collect()
+}

@@ -1,0 +1,124 @@
+//! What is written about clients, rounds and models.
+
+use crate::crypto::PublicKey;
+use crate::crypto::seed_chain::RoundSeed;
+
+/// What became of a client in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The coordinator wants it, and it has not come yet.
+    Invited,
+    /// In the cohort; its report is awaited.
+    Selected,
+    /// Its report was accepted: it is credited.
+    Reported,
+    /// It was in the cohort, and nothing came.
+    Missing,
+    /// Its report came after the round was over.
+    Late,
+    /// It wanted to join when the cohort was full.
+    Full,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Invited, Self::Selected, Self::Reported, Self::Missing, Self::Late, Self::Full];
+
+    /// As it stands in the ledger.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Invited => "invited",
+            Self::Selected => "selected",
+            Self::Reported => "reported",
+            Self::Missing => "missing",
+            Self::Late => "late",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// A client.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ClientRow {
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    /// The first round in which the key is good for draws.
+    pub(crate) key_since: u64,
+    pub(crate) samples: u64,
+    pub(crate) waiting_since: i64,
+    pub(crate) revoked: bool,
+    pub(crate) revoked_from: Option<u64>,
+}
+
+/// A round that was announced.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RoundRow {
+    pub(crate) round: u64,
+    pub(crate) settings: u32,
+    pub(crate) is_joining: bool,
+    pub(crate) interval: f64,
+    pub(crate) clients: u32,
+    pub(crate) seed: Option<RoundSeed>,
+    pub(crate) model: u64,
+    pub(crate) began: i64,
+    pub(crate) available: u32,
+    pub(crate) forced: bool,
+}
+
+/// A client in a round.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct JoinRow {
+    pub(crate) client: u32,
+    pub(crate) age: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) draws: u32,
+    pub(crate) report: Option<ReportRow>,
+}
+
+/// A client that comes into a round, or asks to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct NewJoin<'a> {
+    pub(crate) age: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) draws: u32,
+    /// Of its draw; a client that was invited has none.
+    pub(crate) proof: Option<&'a [u8]>,
+}
+
+impl NewJoin<'_> {
+    /// The coordinator wants a client.
+    pub(crate) fn invited(age: u64, draws: u32) -> Self {
+        Self { age, outcome: Outcome::Invited, draws, proof: None }
+    }
+}
+
+/// An accepted report.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ReportRow {
+    pub(crate) samples: u64,
+    pub(crate) loss: f64,
+    pub(crate) seconds: f64,
+    pub(crate) norm: f64,
+    pub(crate) sha256: Vec<u8>,
+}
+
+/// A stored model.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ModelRow {
+    pub(crate) version: u64,
+    pub(crate) file: String,
+    pub(crate) sha256: Vec<u8>,
+}
+
+/// How a round ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RoundEnd {
+    pub(crate) round: u64,
+    pub(crate) committed: bool,
+    pub(crate) seconds: f64,
+    pub(crate) loss: Option<f64>,
+    pub(crate) accuracy: Option<f64>,
+    pub(crate) weights: Vec<(u32, f64)>,
+    pub(crate) model: Option<ModelRow>,
+    pub(crate) note: Option<String>,
+}

@@ -1,0 +1,153 @@
+//! Tokens: what an operator hands out so that a client may enrol once, or an observer may look at the run.
+//!
+//! A token is a name (16 digits, public, by which it is found) and a secret (40 digits). Only the SHA-256 of the secret is kept, and it is
+//! compared in constant time.
+
+use crate::protocol::{hex, unhex};
+use agewise_core::Error;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use subtle::ConstantTimeEq as _;
+
+/// How a token begins, so that people and programs that look for leaked secrets recognise it.
+const PREFIX: &str = "agewise_";
+const ID_BYTES: usize = 8;
+const SECRET_BYTES: usize = 20;
+
+/// What the holder of a token may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Enrol as a client, once.
+    Client,
+    /// Look at the run, as often as it likes.
+    Observer,
+    /// Look at the run, and revoke.
+    Operator,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Client, Self::Observer, Self::Operator];
+
+    /// As it is written in the ledger and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Observer => "observer",
+            Self::Operator => "operator",
+        }
+    }
+
+    /// Whether this role may do what another may.
+    pub fn may(self, other: Self) -> bool {
+        self == other || (self, other) == (Self::Operator, Self::Observer)
+    }
+}
+
+impl FromStr for Role {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let role = Self::ALL.into_iter().find(|role| role.name() == text);
+        role.ok_or_else(|| Error::new("role", text, "client, observer or operator"))
+    }
+}
+
+/// A token, with its secret.
+#[derive(Clone)]
+pub struct Token {
+    id: [u8; ID_BYTES],
+    secret: [u8; SECRET_BYTES],
+}
+
+impl Token {
+    /// A new one, from the system's random numbers.
+    pub fn generate() -> io::Result<Self> {
+        let mut token = Self { id: [0; ID_BYTES], secret: [0; SECRET_BYTES] };
+        getrandom::fill(&mut token.id).map_err(io::Error::other)?;
+        getrandom::fill(&mut token.secret).map_err(io::Error::other)?;
+        Ok(token)
+    }
+
+    /// The public part.
+    pub fn id(&self) -> String {
+        hex(&self.id)
+    }
+
+    /// What is kept of the secret.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.secret).into()
+    }
+
+    /// Whether this is the token of which this hash was kept, in a time that does not depend on where they differ.
+    pub fn is(&self, hash: &[u8; 32]) -> bool {
+        self.hash().ct_eq(hash).into()
+    }
+
+    /// The whole token, secret included: for its holder only.
+    pub fn reveal(&self) -> String {
+        format!("{PREFIX}{}_{}", hex(&self.id), hex(&self.secret))
+    }
+}
+
+impl FromStr for Token {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts = text.trim().strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
+        let token = parts.and_then(|(id, secret)| {
+            let id = <[u8; ID_BYTES]>::try_from(unhex(id)?).ok()?;
+            let secret = <[u8; SECRET_BYTES]>::try_from(unhex(secret)?).ok()?;
+            Some(Self { id, secret })
+        });
+        // What it was is not repeated: it may be a token with a typing mistake.
+        token.ok_or_else(|| Error::new("token", "(not shown)", "agewise_, 16 digits, _, 40 digits"))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}, ...)", self.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_back_and_recognised() {
+        let token = Token::generate().unwrap();
+        let again: Token = token.reveal().parse().unwrap();
+        assert!(again.is(&token.hash()));
+        assert_eq!(again.id(), token.id());
+        let other = Token::generate().unwrap();
+        assert!(!other.is(&token.hash()));
+    }
+
+    #[test]
+    fn neither_errors_nor_debug_output_show_a_secret() {
+        let token = Token::generate().unwrap();
+        let whole = token.reveal();
+        let secret = whole.rsplit('_').next().unwrap();
+        assert!(!format!("{token:?}").contains(secret));
+        let error = format!("{whole}0").parse::<Token>().unwrap_err();
+        assert!(!error.to_string().contains(secret), "{error}");
+        for wrong in ["", "agewise_", "agewise_00_11", "x", &whole[1..], &whole.replace('_', "-")] {
+            wrong.parse::<Token>().unwrap_err();
+        }
+    }
+
+    #[test]
+    fn roles_may_what_they_may() {
+        assert!(Role::Operator.may(Role::Observer));
+        assert!(!Role::Observer.may(Role::Operator));
+        assert!(!Role::Client.may(Role::Observer));
+        assert!(!Role::Operator.may(Role::Client));
+        for role in Role::ALL {
+            assert_eq!(role.name().parse::<Role>().unwrap(), role);
+        }
+    }
+}

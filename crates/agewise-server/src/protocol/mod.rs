@@ -1,0 +1,24 @@
+//! What a coordinator and its clients say to each other: the messages, and what both sides have to compute alike.
+//!
+//! The messages are generated from `proto/agewise/v1/coordinator.proto`; docs/protocol.md has the order of the calls and what each side checks.
+
+mod hex;
+pub(crate) mod name;
+pub(crate) mod parameters;
+mod participation;
+
+pub use hex::hex;
+pub(crate) use hex::unhex;
+pub use messages::*;
+pub(crate) use participation::seeded_draw;
+pub use participation::{ParticipationParams, ParticipationRule};
+
+#[allow(
+    missing_docs,
+    clippy::pedantic,
+    unused_qualifications,
+    reason = "generated from the protocol, where the docs are"
+)]
+mod messages {
+    tonic::include_proto!("agewise.v1");
+}

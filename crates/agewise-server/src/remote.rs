@@ -1,0 +1,87 @@
+//! How a run goes, asked from outside, and what an operator does from there.
+
+use crate::client::endpoint;
+use crate::crypto::token::Token;
+use crate::protocol::coordinator_client::CoordinatorClient;
+use crate::protocol::{RevokeRequest, StatusReply, StatusRequest};
+use crate::tls::Trust;
+use agewise_core::Error;
+use std::fmt;
+use std::time::Duration;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RemoteError {
+    /// The address cannot be used.
+    Input(Error),
+    /// The coordinator does not want to.
+    Refused(String),
+    /// There is no answer.
+    Unreachable(String),
+}
+
+impl fmt::Display for RemoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => error.fmt(f),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::Unreachable(why) => write!(f, "no answer: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for RemoteError {}
+
+/// Asks a coordinator how its run goes, with the token of an observer where that is needed.
+pub async fn status(
+    url: &str,
+    trust: &Trust,
+    token: Option<&Token>,
+) -> Result<StatusReply, RemoteError> {
+    let mut coordinator = connect(url, trust).await?;
+    let reply = coordinator.status(bearing(StatusRequest {}, token)).await;
+    reply.map(tonic::Response::into_inner).map_err(|status| no_answer(&status))
+}
+
+/// Shuts out a client by its name, or a token by its public part. Says what was shut out.
+pub async fn revoke(
+    url: &str,
+    trust: &Trust,
+    token: Option<&Token>,
+    who: &str,
+) -> Result<String, RemoteError> {
+    let mut coordinator = connect(url, trust).await?;
+    let request = RevokeRequest { who: who.to_string() };
+    let reply = coordinator.revoke(bearing(request, token)).await;
+    reply.map(|reply| reply.into_inner().revoked).map_err(|status| no_answer(&status))
+}
+
+async fn connect(url: &str, trust: &Trust) -> Result<CoordinatorClient<Channel>, RemoteError> {
+    let endpoint = endpoint(url, trust).map_err(RemoteError::Input)?;
+    let channel = endpoint.connect().await;
+    let channel =
+        channel.map_err(|error| RemoteError::Unreachable(crate::client::with_causes(&error)))?;
+    Ok(CoordinatorClient::new(channel))
+}
+
+/// A request that has to be answered soon, with a token.
+fn bearing<T>(message: T, token: Option<&Token>) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(Duration::from_secs(10));
+    // A token is made of letters, digits and underscores, which every header may have.
+    if let Some(value) = token.and_then(|token| format!("Bearer {}", token.reveal()).parse().ok()) {
+        request.metadata_mut().insert("authorization", value);
+    }
+    request
+}
+
+fn no_answer(status: &Status) -> RemoteError {
+    match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument => {
+            RemoteError::Refused(status.message().to_string())
+        }
+        _ => RemoteError::Unreachable(status.message().to_string()),
+    }
+}

@@ -1,0 +1,66 @@
+//! A task for tests and benchmarks of everything but learning.
+
+use agewise_core::{Result, Seed};
+use agewise_train::local::LocalReport;
+use agewise_train::task::{Split, TaskDescription, TrainJob};
+use agewise_train::{Evaluation, Task};
+
+type Train = dyn Fn(&TrainJob, &mut [f32]) -> Result<()> + Send + Sync;
+
+/// A model that is only numbers, all of them 0 at first, and training that is any function.
+pub struct Numbers {
+    parameters: usize,
+    samples: u64,
+    loss: f64,
+    train: Box<Train>,
+}
+
+impl Numbers {
+    /// So many numbers, which training leaves as they are.
+    pub fn new(parameters: usize) -> Self {
+        Self { parameters, samples: 1, loss: 1.0, train: Box::new(|_, _| Ok(())) }
+    }
+
+    /// The same for a client with so many samples, and this loss in every round.
+    #[must_use]
+    pub fn with_report(self, samples: u64, loss: f64) -> Self {
+        Self { samples, loss, ..self }
+    }
+
+    /// The same with another training.
+    #[must_use]
+    pub fn with_training(
+        self,
+        train: impl Fn(&TrainJob, &mut [f32]) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self { train: Box::new(train), ..self }
+    }
+}
+
+impl Task for Numbers {
+    fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    fn initial(&self, _: Seed) -> Result<Vec<f32>> {
+        Ok(vec![0.0; self.parameters])
+    }
+
+    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
+        Ok(vec![self.samples; split.clients as usize])
+    }
+
+    fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {
+        (self.train)(job, parameters)?;
+        let (samples, loss) = (self.samples, self.loss);
+        Ok(LocalReport { steps: 1, samples, loss, mean_square: loss * loss })
+    }
+
+    fn evaluate(&self, _: &[f32], _: usize) -> Result<Evaluation> {
+        Ok(Evaluation::default())
+    }
+
+    fn describe(&self) -> TaskDescription {
+        TaskDescription { model: "numbers".to_string(), ..TaskDescription::default() }
+    }
+}

@@ -1,0 +1,354 @@
+//! A run of twelve honest clients, in which everything that is random is fixed: it ends with the same bytes, whoever attacks it.
+//!
+//! Three villains enrol before them, and are clients 0, 1 and 2: their ages grow, and they are never in a cohort. Attackers read the ledger
+//! to see which round it is and what its seed is, so that nobody counts them among those who listen.
+
+use crate::common::{cohorts, folder, ledger, params};
+use crate::site::{Site, soon};
+use crate::villain::{SAMPLES, Villain, identity};
+use agewise_server::client::swarm::{self, SwarmParams};
+use agewise_server::client::{Event, OwnTask, TaskProvider};
+use agewise_server::coordinator::Admin;
+use agewise_server::coordinator::audit::audit;
+use agewise_server::crypto::token::{Role, Token};
+use agewise_server::protocol::{ParticipationParams, ParticipationRule};
+use agewise_server::test_support::Numbers;
+use agewise_server::{CoordinatorParams, DrawSource};
+use std::collections::BTreeMap;
+use std::fs;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OnceCell, mpsc};
+
+pub(crate) const VILLAINS: [&str; 3] = ["villain-0", "villain-1", "villain-2"];
+const HONEST: usize = 12;
+pub(crate) const COHORT: u64 = 3;
+pub(crate) const ROUNDS: u64 = 6;
+const PARAMETERS: usize = 5_000;
+const REASONS: &[&str] = &[
+    "age",
+    "draw",
+    "round",
+    "not-invited",
+    "cohort",
+    "version",
+    "shape",
+    "size",
+    "not-finite",
+    "norm",
+    "checksum",
+    "twice",
+    "proof",
+    "session",
+    "signature",
+    "replay",
+    "rate",
+    "key",
+    "token",
+    "role",
+    "revoked",
+];
+const RUN: [u8; 16] = *b"the attacked run";
+
+/// Moves every number by something that follows from client, round and seed.
+fn wanderer() -> Box<dyn TaskProvider> {
+    let task = Numbers::new(PARAMETERS).with_report(SAMPLES, 0.5);
+    Box::new(OwnTask(Arc::new(task.with_training(|job, parameters| {
+        let mut state = job.split.seed.0 ^ (job.round << 32) ^ u64::from(job.client);
+        for value in parameters {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *value = 0.9 * *value + (state >> 40) as f32 / 16_777_216.0;
+        }
+        Ok(())
+    }))))
+}
+
+/// Tokens that were handed out before the run.
+pub(crate) struct Tokens {
+    /// Of the villains, used when the attack begins.
+    pub(crate) used: Vec<Token>,
+    /// For a client, and not used by anybody.
+    pub(crate) spare: Token,
+    /// For a client of the name `villain-2`.
+    pub(crate) for_villain_2: Token,
+    pub(crate) for_another: Token,
+    pub(crate) revoked: Token,
+    pub(crate) observer: Token,
+}
+
+/// What an attacker sees.
+#[derive(Clone)]
+pub(crate) struct Scene {
+    pub(crate) url: String,
+    pub(crate) state: PathBuf,
+    pub(crate) tokens: Arc<Tokens>,
+}
+
+/// A round, as the ledger has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) round: u64,
+    pub(crate) is_joining: bool,
+    pub(crate) clients: u32,
+    pub(crate) interval: f64,
+    pub(crate) seed: Vec<u8>,
+    pub(crate) model: u64,
+}
+
+impl Snapshot {
+    /// How clients decide in this round.
+    pub(crate) fn rule(&self) -> ParticipationRule {
+        let params = ParticipationParams {
+            policy: "markov-optimal".parse().unwrap(),
+            max_age: 10,
+            clients: self.clients,
+            cohort: COHORT as u32,
+            interval: self.interval,
+        };
+        params.build().unwrap()
+    }
+}
+
+impl Scene {
+    pub(crate) async fn villain(&self, number: usize) -> Villain {
+        Villain::enrol(&self.url, VILLAINS[number], None).await
+    }
+
+    /// The round under way, if there is one.
+    pub(crate) fn now(&self) -> Option<Snapshot> {
+        let query = "SELECT round, state = 'joining', clients, interval, seed, model FROM rounds
+                     WHERE state IN ('joining', 'training')";
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(Snapshot {
+                round: row.get::<_, i64>(0)? as u64,
+                is_joining: row.get(1)?,
+                clients: row.get(2)?,
+                interval: row.get(3)?,
+                seed: row.get(4)?,
+                model: row.get::<_, i64>(5)? as u64,
+            })
+        };
+        ledger(&self.state).query_row(query, [], row).ok()
+    }
+
+    /// Waits for a round that is open for joining, this one or a later one.
+    pub(crate) async fn joining(&self, least: u64) -> Snapshot {
+        loop {
+            if let Some(seen) = self.now()
+                && seen.is_joining
+                && seen.round >= least
+            {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// The proofs of others in a round.
+    pub(crate) fn proofs(&self, round: u64) -> Vec<Vec<u8>> {
+        let ledger = ledger(&self.state);
+        let query = "SELECT proof FROM joins WHERE round = ?1 AND proof IS NOT NULL";
+        let mut query = ledger.prepare(query).unwrap();
+        let rows = query.query_map([round as i64], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+}
+
+/// What is left of a run.
+pub(crate) struct Played {
+    pub(crate) state: PathBuf,
+    pub(crate) model: Vec<u8>,
+    pub(crate) cohorts: Vec<Vec<u32>>,
+    /// Figures of the metrics shortly before the end, by name.
+    metrics: BTreeMap<String, f64>,
+    /// What the ledger says at the same moment: client, reason and count.
+    refusals: Vec<Refused>,
+}
+
+/// A client (-1 is nobody), a reason, and how often.
+type Refused = (i64, String, i64);
+
+impl Played {
+    /// How often a client was refused for a reason; -1 is nobody.
+    pub(crate) fn refused(&self, client: i64, reason: &str) -> i64 {
+        let is_it = |(who, why, _): &&Refused| *who == client && why == reason;
+        self.refusals.iter().filter(is_it).map(|(_, _, count)| count).sum()
+    }
+
+    /// Every refusal.
+    pub(crate) fn refusals(&self) -> &[Refused] {
+        &self.refusals
+    }
+
+    /// A figure of the door.
+    pub(crate) fn door(&self, name: &str) -> f64 {
+        self.metrics[name]
+    }
+
+    /// The honest clients have seen nothing of it, and nobody got anything.
+    pub(crate) async fn is_as_without(&self) {
+        self.has_the_same_model().await;
+        self.blames_nobody_else();
+    }
+
+    /// No honest client has a refusal in the ledger: whoever was refused was somebody else.
+    pub(crate) fn blames_nobody_else(&self) {
+        let honest = |(client, _, _): &&Refused| *client >= VILLAINS.len() as i64;
+        let blamed: Vec<_> = self.refusals.iter().filter(honest).collect();
+        assert!(blamed.is_empty(), "honest clients are blamed: {blamed:?}");
+    }
+
+    /// Cohorts and the last model are those of the run without attackers, the audit finds nothing, and every refusal is in both counts.
+    pub(crate) async fn has_the_same_model(&self) {
+        let reference = reference().await;
+        assert_eq!(self.cohorts, reference.cohorts, "{:?}", self.refusals());
+        assert!(self.model == reference.model, "another model: {:?}", self.refusals());
+        let findings = audit(&self.state, |_, _| {}).unwrap().findings;
+        assert_eq!(findings, []);
+        for reason in REASONS {
+            let rows = self.refusals.iter().filter(|(_, counted, _)| counted == reason);
+            let sum: i64 = rows.map(|(_, _, count)| count).sum();
+            assert_eq!(self.metrics[*reason], sum as f64, "metrics and ledger: {reason}");
+        }
+    }
+}
+
+/// The run in which the villains are silent.
+pub(crate) async fn reference() -> &'static Played {
+    static REFERENCE: OnceCell<Played> = OnceCell::const_new();
+    let play = || play("attackers-reference", |_| {}, |_| async {});
+    REFERENCE.get_or_init(play).await
+}
+
+pub(crate) fn settings(state: &Path) -> CoordinatorParams {
+    let mut params = params(state, "markov-optimal", HONEST as u64, COHORT);
+    params.access.tokens = true;
+    params.round.draws = DrawSource::Proven;
+    params.round.rounds = ROUNDS;
+    params.round.join_seconds = 0.8;
+    params.round.report_seconds = 60.0;
+    params.round.drain_seconds = 0.0;
+    // Never full, so that it does not matter who comes first.
+    params.round.max_cohort = HONEST as u64 + 3;
+    params.model.keep = 100;
+    params
+}
+
+/// Plays a run to its end while this attack goes on.
+pub(crate) async fn play<F>(
+    name: &str,
+    change: impl FnOnce(&mut CoordinatorParams),
+    attack: impl FnOnce(Scene) -> F,
+) -> Played
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let state = folder(name);
+    fs::write(state.join("seeds.key"), "5e".repeat(32)).unwrap();
+    let mut params = settings(&state);
+    change(&mut params);
+    let mut admin = Admin::open(&state).unwrap();
+    let mut invite = |role, name, count| admin.invite(role, name, count).unwrap();
+    let honest = invite(Role::Client, None, HONEST as u64);
+    let tokens = Tokens {
+        used: invite(Role::Client, None, 3),
+        spare: invite(Role::Client, None, 1).remove(0),
+        for_villain_2: invite(Role::Client, Some(VILLAINS[2]), 1).remove(0),
+        for_another: invite(Role::Client, Some("another"), 1).remove(0),
+        revoked: invite(Role::Client, None, 1).remove(0),
+        observer: invite(Role::Observer, None, 1).remove(0),
+    };
+    admin.revoke(&tokens.revoked.id()).unwrap();
+    drop(admin);
+    let site = Site::open_with(params, PARAMETERS, |made| made.with_run(RUN)).await;
+    for (name, token) in VILLAINS.iter().zip(&tokens.used) {
+        Villain::enrol(&site.url, name, Some(token)).await;
+    }
+    let scene = Scene { url: site.url.clone(), state, tokens: Arc::new(tokens) };
+    let attack = tokio::spawn(attack(scene.clone()));
+
+    let mut swarm = SwarmParams::new(site.url.clone());
+    swarm.identities = (0..HONEST).map(|number| identity(&format!("honest {number}"))).collect();
+    swarm.tokens = honest;
+    let (events, mut heard) = mpsc::unbounded_channel();
+    let tasks = (0..HONEST).map(|_| wanderer()).collect();
+    let swarm = swarm::run(swarm, tasks, Some(events), std::future::pending());
+    soon("the end of the run", swarm).await.unwrap();
+    // An attack that has ended by itself may have failed; the others go on for ever.
+    if attack.is_finished() {
+        attack.await.unwrap();
+    } else {
+        attack.abort();
+        attack.await.ok();
+    }
+    // The authenticator tells the driver what it has refused a few times a second.
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let metrics = metrics(&site).await;
+    let state = site.state.clone();
+    let refusals = refusals(&state);
+    farewell(&site).await;
+    site.until_the_end().await;
+    while let Ok((client, event)) = heard.try_recv() {
+        let is_good = !matches!(
+            event,
+            Event::NotJoined { .. } | Event::NotAccepted { .. } | Event::Disconnected { .. }
+        );
+        assert!(is_good, "honest client {client}: {event:?}");
+    }
+    let path = state.join(format!("models/{ROUNDS:08}.safetensors"));
+    let model = fs::read(path).unwrap();
+    let cohorts = cohorts(&ledger(&state));
+    assert_eq!(cohorts.len() as u64, ROUNDS);
+    Played { state, model, cohorts, metrics, refusals }
+}
+
+fn refusals(state: &Path) -> Vec<Refused> {
+    let ledger = ledger(state);
+    let query = "SELECT client, reason, SUM(count) FROM refusals GROUP BY client, reason";
+    let mut query = ledger.prepare(query).unwrap();
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    rows.unwrap().map(Result::unwrap).collect()
+}
+
+async fn metrics(site: &Site) -> BTreeMap<String, f64> {
+    let mut all = BTreeMap::new();
+    for reason in REASONS {
+        let name = format!("agewise_refusals_total{{reason=\"{reason}\"}}");
+        all.insert(reason.to_string(), site.metric(&name).await);
+    }
+    for state in ["open", "unauthenticated"] {
+        let name = format!("agewise_connections{{state=\"{state}\"}}");
+        all.insert(state.to_string(), site.metric(&name).await);
+    }
+    for why in ["rejected", "evicted", "timed-out"] {
+        let name = format!("agewise_connections_closed_total{{why=\"{why}\"}}");
+        all.insert(why.to_string(), site.metric(&name).await);
+    }
+    all
+}
+
+/// The coordinator waits until everyone has heard the end, so the villains listen now. Who cannot makes it wait for some seconds.
+async fn farewell(site: &Site) {
+    for name in VILLAINS {
+        let enrolled = Villain::try_enrol(&site.url, name, &identity(name), None).await;
+        if let Ok(mut villain) = enrolled {
+            let request = villain.watch_request();
+            let heard = villain.calls.watch(request).await.map(tonic::Response::into_inner);
+            if let Ok(mut stream) = heard {
+                stream.message().await.ok();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_attackers_two_runs_are_the_same() {
+    let again = play("attackers-again", |_| {}, |_| async {}).await;
+    again.is_as_without().await;
+    assert!(again.refusals().is_empty(), "{:?}", again.refusals());
+    let villains: Vec<u32> = again.cohorts.iter().flatten().copied().filter(|c| *c < 3).collect();
+    assert_eq!(villains, [0; 0]);
+    assert!(again.cohorts.iter().all(|cohort| !cohort.is_empty()), "{:?}", again.cohorts);
+}

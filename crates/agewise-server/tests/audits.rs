@@ -1,0 +1,292 @@
+//! What an audit finds, and what it does not: an honest run has nothing to find, whatever its operator did to it on the way.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
+
+mod common;
+
+use agewise_core::{Pick, Policy, PolicySpec, PolicyVariant, Round, Seed, Setting, build_policy};
+use agewise_server::CoordinatorParams;
+use agewise_server::client::swarm::{self, SwarmParams};
+use agewise_server::coordinator::audit::{audit, audit_with};
+use agewise_server::coordinator::{Admin, LEDGER};
+use agewise_server::crypto::Identity;
+use common::verified::{play, proven, tokens};
+use common::{Running, folder, ledger, tasks};
+use std::path::Path;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// What somebody changes in the ledger is found: each change on a copy of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_finds_what_was_changed() {
+    let law = folder("honest-audit-law");
+    let mut params = proven(&law, "markov-optimal", 20, 4);
+    params.round.rounds = 8;
+    params.round.join_seconds = 0.5;
+    play(params).await;
+    let chosen = folder("honest-audit-chosen");
+    let mut params = proven(&chosen, "random", 8, 3);
+    params.round.rounds = 4;
+    play(params).await;
+    let some_join = "SELECT client FROM joins WHERE round = 7 AND proof IS NOT NULL LIMIT 1";
+    let outside = "SELECT MIN(client) FROM clients WHERE client NOT IN (SELECT client FROM joins WHERE round = 2)";
+    for (state, change, expected) in [
+        (&law, "UPDATE rounds SET seed = zeroblob(32) WHERE round = 3".to_string(), "seed"),
+        (&law, "UPDATE rounds SET interval = 4 WHERE round = 2".to_string(), "interval"),
+        (&law, format!("UPDATE joins SET age = age + 1 WHERE round = 7 AND client = ({some_join})"), "age"),
+        (&law, format!("UPDATE joins SET proof = (SELECT proof FROM joins WHERE round = 6 AND proof IS NOT NULL) WHERE round = 7 AND client = ({some_join})"), "proof"),
+        (&law, format!("UPDATE joins SET proof = NULL WHERE round = 7 AND client = ({some_join})"), "no proof"),
+        (&law, format!("UPDATE keys SET key = (SELECT key FROM clients WHERE client = 19 - ({some_join})) WHERE client = ({some_join})"), "proof"),
+        (&law, format!("UPDATE clients SET revoked_from = 2 WHERE client = ({some_join})"), "revoked"),
+        (&law, "UPDATE clients SET first_waiting = first_waiting - 20 WHERE client = 3".to_string(), "first age"),
+        (&law, "UPDATE clients SET waiting_since = waiting_since - 1 WHERE client = 4".to_string(), "on record"),
+        (&law, "UPDATE rounds SET clients = 19 WHERE round = 3".to_string(), "enrolled"),
+        (&chosen, format!("INSERT INTO joins (round, client, age, outcome) SELECT 2, ({outside}), 2 - waiting_since, 'missing' FROM clients WHERE client = ({outside})"), "did not choose"),
+        (&chosen, "DELETE FROM joins WHERE round = 2 AND client = (SELECT MIN(client) FROM joins WHERE round = 2)".to_string(), "not invited"),
+        (&law, "UPDATE rounds SET present = x'ffffff' WHERE round = 4".to_string(), "clients decide"),
+        (&law, "UPDATE rounds SET reported = 99 WHERE round = 4".to_string(), "99 reports"),
+        (&law, "DELETE FROM rounds WHERE round = 4".to_string(), "missing"),
+        (&law, "UPDATE rounds SET settings = 7 WHERE round = 4".to_string(), "settings"),
+        (&law, "UPDATE clients SET enrolled = 9223372036854775807, first_waiting = -9223372036854775808 WHERE client = 19".to_string(), "enrolled"),
+        (&chosen, "UPDATE rounds SET present = zeroblob(1) WHERE round = 1".to_string(), "did not choose"),
+    ] {
+        assert_eq!(audit(state, |_, _| {}).unwrap().findings, [], "before any change");
+        let copy = folder("honest-audit-copy");
+        ledger(state).execute("VACUUM INTO ?1", [copy.join(LEDGER).to_str().unwrap()]).unwrap();
+        assert!(ledger(&copy).execute(&change, []).unwrap() > 0, "{change}");
+        let findings = audit(&copy, |_, _| {}).unwrap().findings;
+        let found = findings.iter().any(|finding| finding.to_string().contains(expected));
+        assert!(found, "{change}: {findings:?}");
+    }
+}
+
+fn count(state: &Path, query: &str) -> i64 {
+    ledger(state).query_row(query, [], |row| row.get(0)).unwrap()
+}
+
+/// Plays with the same clients through several starts: each until a number in the ledger is reached, the last one to its end.
+async fn play_through(starts: Vec<(CoordinatorParams, &str, i64)>, clients: u64) {
+    let state = starts[0].0.state.clone();
+    let identities: Vec<Identity> =
+        (0..clients as u8).map(|client| Identity::from_secret([client; 32])).collect();
+    let tokens = tokens(&state, clients);
+    for (params, query, enough) in starts {
+        let coordinator = Running::start(params, true).await;
+        let mut swarm = SwarmParams::new(&coordinator.url);
+        swarm.identities.clone_from(&identities);
+        swarm.tokens.clone_from(&tokens);
+        swarm.prefix = "later".to_string();
+        swarm.longest_pause = Duration::from_millis(200);
+        let swarm = swarm::run(swarm, tasks(clients, 0), None, std::future::pending());
+        let swarm = tokio::spawn(swarm);
+        if query.is_empty() {
+            coordinator.until_the_end().await;
+            swarm.await.unwrap().unwrap();
+            return;
+        }
+        while count(&state, query) < enough {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        drop(coordinator.stop);
+        coordinator.ended.await.unwrap().unwrap();
+        swarm.abort();
+    }
+}
+
+/// The operator expects more clients than come, and corrects that before the first round.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_may_change_before_the_first_round() {
+    let state = folder("audits-before");
+    let expecting = |clients| {
+        let mut params = proven(&state, "markov-optimal", clients, 2);
+        params.round.rounds = 6;
+        params.round.join_seconds = 0.5;
+        params
+    };
+    let enrolled = "SELECT COUNT(*) FROM clients";
+    play_through(vec![(expecting(6), enrolled, 5), (expecting(5), "", 0)], 5).await;
+    assert_eq!(count(&state, "SELECT COUNT(*) FROM settings"), 2);
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
+
+/// The operator changes the cohort while a round is under way: it ends as it was announced, and the next ones are others.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_may_change_in_the_middle_of_a_round() {
+    let state = folder("audits-middle");
+    let wanting = |cohort, join_seconds| {
+        let mut params = proven(&state, "markov-optimal", 6, cohort);
+        params.round.rounds = 8;
+        params.round.join_seconds = join_seconds;
+        params.round.drain_seconds = 0.0;
+        params
+    };
+    let third = "SELECT COUNT(*) FROM rounds";
+    let starts = vec![(wanting(3, 1.0), third, 3), (wanting(1, 0.5), "", 0)];
+    play_through(starts, 6).await;
+    let both = "SELECT COUNT(DISTINCT settings) FROM rounds";
+    assert_eq!(count(&state, both), 2);
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
+
+/// The interval follows the reports, the first clients never come back, and others come later.
+#[tokio::test(flavor = "multi_thread")]
+async fn calibration_and_clients_that_come_later_are_no_findings() {
+    let state = folder("audits-calibrated");
+    let mut params = proven(&state, "markov-optimal", 6, 2);
+    params.round.rounds = 12;
+    params.round.join_seconds = 0.4;
+    params.round.calibrate = true;
+    let mut more = params.clone();
+    more.round.rounds = 20;
+    play(params).await;
+    play_through(vec![(more, "", 0)], 9).await;
+    assert_eq!(audit(&state, |_, _| {}).unwrap().findings, []);
+}
+
+/// Cohorts that follow from sketches cannot be computed again, and the audit says so; the first one follows from ages alone. What is on record is
+/// checked all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_says_what_it_cannot_check() {
+    let state = folder("audits-sketches");
+    let mut params = proven(&state, "age-herding", 8, 2);
+    params.round.rounds = 6;
+    play(params).await;
+    let audited = audit(&state, |_, _| {}).unwrap();
+    assert_eq!((audited.rounds, audited.unchecked, audited.invited), (6, 5, 2));
+    let [finding] = &audited.findings[..] else {
+        panic!("{:?}", audited.findings);
+    };
+    assert_eq!((finding.round, finding.client), (None, None));
+    let begin = "the cohorts of 5 rounds cannot be checked: age-herding chooses by sketches";
+    assert!(finding.what.starts_with(begin), "{finding}");
+    for (change, expected) in [
+        ("UPDATE joins SET draws = 2 WHERE round = 4", "4 were chosen, where the policy takes 2"),
+        ("UPDATE rounds SET present = zeroblob(1) WHERE round = 4", "did not choose"),
+        ("UPDATE joins SET age = age + 1 WHERE round = 4", "its age was"),
+        ("DELETE FROM joins WHERE round = 0", "not invited"),
+    ] {
+        let copy = folder("audits-sketches-copy");
+        ledger(&state).execute("VACUUM INTO ?1", [copy.join(LEDGER).to_str().unwrap()]).unwrap();
+        assert!(ledger(&copy).execute(change, []).unwrap() > 0, "{change}");
+        let findings = audit(&copy, |_, _| {}).unwrap().findings;
+        let found = findings.iter().any(|finding| finding.to_string().contains(expected));
+        assert!(found, "{change}: {findings:?}");
+    }
+}
+
+/// An option of the policy that was right for those with whom the run began is wrong for one more: that one is told, and the run goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_enrols_for_whom_there_is_no_policy() {
+    let state = folder("audits-growth");
+    let mut params = proven(&state, "age-herding(bound=3)", 3, 1);
+    params.round.rounds = 400;
+    params.round.pause_seconds = 0.05;
+    let tokens = tokens(&state, 4);
+    let coordinator = Running::start(params, false).await;
+    let swarm = |prefix: &str, tokens: &[_], count: usize| {
+        let mut swarm = SwarmParams::new(&coordinator.url);
+        (swarm.prefix, swarm.tokens) = (prefix.to_string(), tokens.to_vec());
+        let tasks = tasks(4, 0).into_iter().take(count).collect();
+        tokio::spawn(swarm::run(swarm, tasks, None, std::future::pending()))
+    };
+    let first = swarm("first", &tokens[..3], 3);
+    while count(&state, "SELECT COUNT(*) FROM clients") < 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let refused = swarm("late", &tokens[3..], 1).await.unwrap().unwrap_err().to_string();
+    for part in ["round.policy", "age-herding(bound=3)", "4 clients", "at least 4"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    let rounds = "SELECT COUNT(*) FROM rounds WHERE state = 'committed'";
+    let before = count(&state, rounds);
+    while count(&state, rounds) < before + 3 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    first.abort();
+    drop(coordinator.stop);
+    coordinator.ended.await.unwrap().unwrap();
+}
+
+/// The clients that were credited last, and of those the first ones: a policy that nobody would want, and nobody has registered.
+#[derive(Debug)]
+struct YoungestFirst;
+
+impl Policy for YoungestFirst {
+    fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
+        let mut clients: Vec<u32> = round.available().collect();
+        clients.sort_by_key(|&client| round.ages().of(client));
+        clients.truncate(round.setting().cohort() as usize);
+        clients.sort_unstable();
+        clients.into_iter().map(Pick::once).collect()
+    }
+
+    fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        clients.iter().map(|&client| round.setting().rate(client)).collect()
+    }
+
+    fn initial_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+        (0..u64::from(setting.clients())).rev().collect()
+    }
+}
+
+/// A policy of one's own runs where the coordinator selects, over a stop, and is audited by whoever has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_of_ones_own_is_deployed_resumed_and_audited() {
+    let state = folder("audits-own");
+    let own = PolicyVariant::new("youngest-first", |_| Ok(Box::new(YoungestFirst)));
+    let mut params = proven(&state, "random", 6, 2);
+    params.round.drain_seconds = 60.0;
+    let mut swarm = SwarmParams::new("");
+    swarm.tokens = tokens(&state, 6);
+    swarm.longest_pause = Duration::from_millis(200);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    swarm.coordinator = format!("http://{address}");
+    let serve = |rounds: u64, listener| {
+        let mut params = params.clone();
+        params.round.rounds = rounds;
+        let config = params.check_with(own.clone()).unwrap();
+        Running::serve(listener, common::coordinator(config).resuming())
+    };
+    let running = serve(100, listener);
+    let swarm = swarm::run(swarm, tasks(6, 0), None, std::future::pending());
+    let swarm = tokio::spawn(swarm);
+    while count(&state, "SELECT COUNT(*) FROM rounds WHERE state = 'committed'") < 2 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(running.stop);
+    running.ended.await.unwrap().unwrap();
+    let played = count(&state, "SELECT COUNT(*) FROM rounds") as u64;
+    serve(played + 2, TcpListener::bind(address).await.unwrap()).until_the_end().await;
+    swarm.await.unwrap().unwrap();
+
+    // The youngest at first are the last two, and they stay the youngest.
+    assert!(common::cohorts(&ledger(&state)).iter().all(|cohort| *cohort == [4, 5]));
+    let audited = audit_with(&state, Some(&own), |_, _| {}).unwrap();
+    assert_eq!((audited.policy.as_str(), audited.findings.len()), ("youngest-first", 0));
+    assert_eq!(audited.invited, 2 * (played + 2));
+    let unknown = audit(&state, |_, _| {}).unwrap_err().to_string();
+    assert!(unknown.contains("youngest-first"), "{unknown}");
+}
+
+/// Clients build their rule from the policy's name, so a law of one's own is refused before anything begins.
+#[test]
+fn a_law_of_ones_own_cannot_be_deployed() {
+    let optimal: PolicySpec = "markov-optimal".parse().unwrap();
+    let own = PolicyVariant::new("mine", move |setting| build_policy(&optimal, setting));
+    let error = CoordinatorParams::default().check_with(own).unwrap_err();
+    assert_eq!((error.field(), error.value()), ("round.policy", "mine"));
+    assert!(error.expected().contains("clients decide"), "{error}");
+}
+
+/// A ledger of another version is left alone, and the message says what to do.
+#[test]
+fn a_ledger_of_another_version_is_refused() {
+    let state = folder("audits-version");
+    drop(Admin::open(&state).unwrap());
+    ledger(&state).execute("UPDATE run SET value = 2 WHERE key = 'schema'", []).unwrap();
+    let error = Admin::open(&state).unwrap_err();
+    assert!(error.is_bad_input());
+    for part in ["version 2", "version 3", "docs/upgrading.md"] {
+        assert!(error.to_string().contains(part), "{part} in {error}");
+    }
+}

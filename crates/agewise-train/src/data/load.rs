@@ -1,0 +1,155 @@
+//! From files to a data set in memory.
+
+use super::catalogue::{CatalogueEntry, ContentFile, Holds, Layout, Subset, find};
+use super::cifar::{Labels, Records, read_cifar};
+use super::digits::embedded_digits;
+use super::error::{DataError, FormatError};
+use super::folders::{Found, open};
+use super::idx::read_idx_of;
+use super::images::{Dataset, Images};
+use super::unpack::unpack;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use tar::Archive;
+
+/// What an archive may hold besides the data: names of classes, a page about it, headers.
+const ARCHIVE_EXTRAS: u64 = 1 << 20;
+
+/// Loads a data set of the catalogue from the first of these folders that has it.
+pub fn load(name: &str, folders: &[PathBuf]) -> Result<Dataset, DataError> {
+    find(name)?.load(folders)
+}
+
+impl CatalogueEntry {
+    /// The data set of this name.
+    pub fn named(name: &str) -> agewise_core::Result<&'static Self> {
+        find(name)
+    }
+
+    /// Loads the data set from the first of these folders that has it.
+    pub fn load(&self, folders: &[PathBuf]) -> Result<Dataset, DataError> {
+        self.load_found(&self.find_in(folders)?)
+    }
+
+    /// Loads the data set from where it was found.
+    pub fn load_found(&self, found: &Found) -> Result<Dataset, DataError> {
+        match (found, self.layout) {
+            (Found::Embedded, _) => embedded_digits(),
+            (Found::Files(paths), Layout::Cifar) => {
+                let mut subsets = Subsets::default();
+                for (path, file) in paths.iter().zip(self.content) {
+                    let records = read_cifar(open(path)?, labels(self), file.images);
+                    subsets.add(file, records.map_err(|error| error.in_file(path))?);
+                }
+                subsets.into_dataset(self, paths.first().map_or(Path::new(""), PathBuf::as_path))
+            }
+            (Found::Files(paths), _) => dataset_from_idx(self, |file| {
+                let place = self.content.iter().position(|other| other.name == file.name);
+                let path = place.map(|place| paths[place].clone()).unwrap_or_default();
+                let source = open(&path)?;
+                Ok((path, BufReader::new(source)))
+            }),
+            (Found::Archive(path), _) => from_archive(self, path),
+        }
+    }
+}
+
+/// The labels of a set of records.
+fn labels(entry: &CatalogueEntry) -> Labels {
+    if entry.classes == Labels::Hundred.classes() { Labels::Hundred } else { Labels::Ten }
+}
+
+/// A data set from idx files, each of which `source` opens by its name.
+pub(crate) fn dataset_from_idx<R: Read>(
+    entry: &CatalogueEntry,
+    source: impl Fn(&ContentFile) -> Result<(PathBuf, R), DataError>,
+) -> Result<Dataset, DataError> {
+    let images = |subset: Subset| {
+        let mut records = Records::default();
+        let mut last = PathBuf::new();
+        for file in entry.content.iter().filter(|file| file.subset == subset) {
+            let (path, source) = source(file)?;
+            let sides = [file.images, entry.shape.height, entry.shape.width];
+            let (dimensions, values) = match file.holds {
+                Holds::Labels => (&sides[..1], &mut records.labels),
+                Holds::Pixels | Holds::Records => (&sides[..], &mut records.pixels),
+            };
+            let read = read_idx_of(source, dimensions);
+            *values = read.map_err(|error| error.in_file(&path))?;
+            last = path;
+        }
+        checked(entry, records, &last)
+    };
+    let (train, test) = (images(Subset::Train)?, images(Subset::Test)?);
+    Ok(Dataset { name: entry.name.to_string(), train, test })
+}
+
+/// A data set from an archive, whatever the order of its files.
+fn from_archive(entry: &CatalogueEntry, path: &Path) -> Result<Dataset, DataError> {
+    let wrong = |error: FormatError| error.in_file(path);
+    let reading = |error: std::io::Error| FormatError::reading(&error).in_file(path);
+    let unpacked = unpack(BufReader::new(open(path)?)).map_err(wrong)?;
+    let most = entry.content.iter().map(|file| file.bytes).sum::<u64>() + ARCHIVE_EXTRAS;
+    let mut archive = Archive::new(unpacked.take(most));
+    let mut parts: Vec<Option<Records>> = vec![None; entry.content.len()];
+    for file in archive.entries().map_err(reading)? {
+        let file = file.map_err(reading)?;
+        let name = file.path().map_err(reading)?;
+        let place = entry
+            .content
+            .iter()
+            .position(|content| name.file_name().is_some_and(|name| name == content.name));
+        let Some(place) = place else {
+            continue;
+        };
+        let records = read_cifar(file, labels(entry), entry.content[place].images);
+        parts[place] = Some(records.map_err(|error| {
+            let name = entry.content[place].name;
+            error.in_file(&path.join(name))
+        })?);
+    }
+    let mut subsets = Subsets::default();
+    for (part, content) in parts.into_iter().zip(entry.content) {
+        let found = format!("an archive without {}", content.name);
+        let missing = || wrong(FormatError::new(found, "all files of the data set"));
+        subsets.add(content, part.ok_or_else(missing)?);
+    }
+    subsets.into_dataset(entry, path)
+}
+
+/// Records of both subsets, put together file by file.
+#[derive(Default)]
+struct Subsets {
+    train: Records,
+    test: Records,
+}
+
+impl Subsets {
+    fn add(&mut self, file: &ContentFile, records: Records) {
+        let subset = match file.subset {
+            Subset::Train => &mut self.train,
+            Subset::Test => &mut self.test,
+        };
+        if subset.pixels.is_empty() {
+            *subset = records;
+        } else {
+            subset.pixels.extend(records.pixels);
+            subset.labels.extend(records.labels);
+        }
+    }
+
+    fn into_dataset(self, entry: &CatalogueEntry, path: &Path) -> Result<Dataset, DataError> {
+        let train = checked(entry, self.train, path)?;
+        let test = checked(entry, self.test, path)?;
+        Ok(Dataset { name: entry.name.to_string(), train, test })
+    }
+}
+
+/// Images from records; `path` is where the last of them came from.
+fn checked(entry: &CatalogueEntry, records: Records, path: &Path) -> Result<Images, DataError> {
+    let images = Images::new(entry.shape, entry.classes, records.pixels, records.labels);
+    images.map_err(|error| {
+        let found = format!("{} = {}", error.field(), error.value());
+        FormatError::new(found, error.expected()).in_file(path)
+    })
+}

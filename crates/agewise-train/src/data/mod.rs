@@ -1,0 +1,44 @@
+//! Images, where they come from, and how clients share them.
+//!
+//! - [`Images`], [`Dataset`]: pixels and labels in memory, cheap to clone.
+//! - [`PixelScale`], [`PixelNormalization`]: from bytes to the numbers a model sees.
+//! - [`embedded_digits`]: a small part of MNIST that is always there; [`CATALOGUE`], [`load`]: the others, from files.
+//! - [`PartitionParams`], [`Partition`]: who has which images.
+//! - [`idx`], [`cifar`]: the file formats, as functions over bytes that may be anything.
+//!
+//! ```
+//! use agewise_train::data::{PartitionParams, embedded_digits};
+//!
+//! let digits = embedded_digits()?;
+//! let params = PartitionParams { distribution: "dirichlet:0.3".parse()?, clients: 20, ..PartitionParams::default() };
+//! let partition = params.check(&digits.train)?.split();
+//! assert_eq!(partition.sizes(), vec![300; 20]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod catalogue;
+mod checksum;
+pub mod cifar;
+mod digits;
+mod error;
+mod fetch;
+mod folders;
+pub mod idx;
+mod images;
+mod load;
+mod partition;
+mod pixels;
+mod unpack;
+
+pub use catalogue::{CATALOGUE, CatalogueEntry, ContentFile, Holds, Layout, PublishedFile, Subset};
+pub use checksum::{Checksum, Integrity, digest_of};
+pub use digits::embedded_digits;
+pub use error::{DataError, FormatError};
+pub use fetch::{FetchError, FetchStep, Fetched, fetch};
+pub use folders::{DATA_VARIABLE, Found, default_folder, folders};
+pub use images::{Dataset, ImageShape, Images};
+pub use load::load;
+pub use partition::{
+    CheckedPartition, Partition, PartitionDistribution, PartitionParams, PartitionSummary, Spread,
+};
+pub use pixels::{PixelNormalization, PixelScale};

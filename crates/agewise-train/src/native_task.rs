@@ -1,0 +1,281 @@
+//! Our own engine as a task: images that clients share, and a model that they train with SGD.
+
+use crate::data::{
+    Dataset, Partition, PartitionDistribution, PartitionParams, PixelNormalization, PixelScale,
+};
+use crate::evaluation::Evaluation;
+use crate::local::{
+    LocalReport, LocalTask, LocalTraining, LocalTrainingParams, LocalWork, NativeWorker, Samples,
+    Trainer,
+};
+use crate::model::{Model, ModelSpec, Tensor};
+use crate::task::{Amount, Split, Task, TaskDescription, TrainJob};
+use crate::threads::{WorkerPool, lock};
+use agewise_core::{Error, Result, Seed, SizeDistribution};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Images that are evaluated as one piece. Fixed, so that sums do not depend on the number of threads.
+const PIECE: usize = 500;
+
+/// Images, a model and how clients train it. A clone shares the images, the model and the buffers.
+#[derive(Debug, Clone)]
+pub struct NativeTask {
+    dataset: Arc<Dataset>,
+    /// The numbers of all test images.
+    test: Arc<[u32]>,
+    trainer: Trainer,
+    pixels: Arc<PixelNormalization>,
+    training: LocalTraining,
+    one_step: LocalTraining,
+    shares: Shares,
+    workers: Arc<WorkerPool<NativeWorker>>,
+}
+
+/// Who has which training images.
+#[derive(Debug, Clone)]
+enum Shares {
+    /// They are divided, and every division that was asked for is kept.
+    Divided {
+        distribution: PartitionDistribution,
+        sizes: SizeDistribution,
+        known: Arc<Mutex<HashMap<Split, Arc<Partition>>>>,
+    },
+    /// This process is one client, which has these, whatever its number.
+    Own(Arc<[u32]>),
+}
+
+impl NativeTask {
+    /// Images that are divided evenly and without regard to labels, standardised pixels, and this model.
+    pub fn new(dataset: Dataset, model: ModelSpec, training: LocalTraining) -> Result<Self> {
+        let trainer = Trainer::new(Model::new(model)?);
+        let pixels = PixelNormalization::new(PixelScale::default(), &dataset.train);
+        let task = Self {
+            test: (0..dataset.test.len() as u32).collect(),
+            dataset: Arc::new(dataset),
+            trainer,
+            pixels: Arc::new(pixels),
+            training,
+            one_step: training,
+            shares: divided(PartitionDistribution::default(), SizeDistribution::default()),
+            workers: Arc::default(),
+        };
+        task.with_training(training)
+    }
+
+    /// The same with the model of a name.
+    pub fn named(dataset: Dataset, model: &str, training: LocalTraining) -> Result<Self> {
+        let classes = dataset.train.classes() as usize;
+        let spec = ModelSpec::named(model, dataset.train.shape(), classes)?;
+        Self::new(dataset, spec, training)
+    }
+
+    /// The same task with other pixels: of a scale, or as a coordinator has found them.
+    #[must_use]
+    pub fn with_pixels(self, pixels: PixelNormalization) -> Self {
+        Self { pixels: Arc::new(pixels), ..self }
+    }
+
+    /// The same task with the pixels of a scale.
+    #[must_use]
+    pub fn with_pixel_scale(self, scale: PixelScale) -> Self {
+        let pixels = PixelNormalization::new(scale, &self.dataset.train);
+        self.with_pixels(pixels)
+    }
+
+    /// The same task, divided with these distributions of labels and of sizes.
+    #[must_use]
+    pub fn with_partition(
+        self,
+        distribution: PartitionDistribution,
+        sizes: SizeDistribution,
+    ) -> Self {
+        Self { shares: divided(distribution, sizes), ..self }
+    }
+
+    /// The task of one client, which has these of the training images, whatever its number.
+    #[must_use]
+    pub fn with_own_images(self, indices: Vec<u32>) -> Self {
+        Self { shares: Shares::Own(indices.into()), ..self }
+    }
+
+    /// The same task, trained otherwise.
+    pub fn with_training(self, training: LocalTraining) -> Result<Self> {
+        let params = LocalTrainingParams { work: LocalWork::Steps(1), ..*training.params() };
+        Ok(Self { training, one_step: params.check()?, ..self })
+    }
+
+    /// The same task with at most so many clients that train or are evaluated at a time; others wait for their turn.
+    pub fn with_worker_limit(self, limit: usize) -> Result<Self> {
+        Ok(Self { workers: Arc::new(WorkerPool::with_limit(limit)?), ..self })
+    }
+
+    /// The images.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// The engine with its model.
+    pub fn trainer(&self) -> &Trainer {
+        &self.trainer
+    }
+
+    /// How pixels become numbers.
+    pub fn pixels(&self) -> &PixelNormalization {
+        &self.pixels
+    }
+
+    /// How clients train.
+    pub fn training(&self) -> &LocalTraining {
+        &self.training
+    }
+
+    /// Who has which images. Made when it is first asked for, and kept.
+    pub fn partition(&self, split: Split) -> Result<Arc<Partition>> {
+        let Shares::Divided { distribution, sizes, known } = &self.shares else {
+            let expected = "a task whose images are divided among clients";
+            return Err(Error::new("partition", "the images of one client", expected));
+        };
+        let mut known = lock(known);
+        if let Some(partition) = known.get(&split) {
+            return Ok(Arc::clone(partition));
+        }
+        let Split { seed, clients } = split;
+        let params = PartitionParams {
+            distribution: *distribution,
+            sizes: *sizes,
+            clients: u64::from(clients),
+            least: 1,
+            seed,
+        };
+        let partition = Arc::new(params.check(&self.dataset.train)?.split());
+        known.insert(split, Arc::clone(&partition));
+        Ok(partition)
+    }
+
+    /// The samples of a client of a partition.
+    pub fn samples<'a>(&'a self, partition: &'a Partition, client: u32) -> Result<Samples<'a>> {
+        if client as usize >= partition.clients() {
+            let expected = format!("a number under {}", partition.clients());
+            return Err(Error::new("client", client, expected));
+        }
+        Ok(self.some(partition.of(client as usize)))
+    }
+
+    fn some<'a>(&'a self, indices: &'a [u32]) -> Samples<'a> {
+        Samples { images: &self.dataset.train, indices: Some(indices), pixels: &self.pixels }
+    }
+
+    /// Does a job with a worker and the samples of a client.
+    fn at_client<T>(
+        &self,
+        split: Split,
+        client: u32,
+        job: impl FnOnce(&mut NativeWorker, Samples<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let work = |samples| self.with_worker(|worker| job(worker, samples));
+        match &self.shares {
+            Shares::Own(indices) => work(self.some(indices)),
+            Shares::Divided { .. } => {
+                let partition = self.partition(split)?;
+                work(self.samples(&partition, client)?)
+            }
+        }
+    }
+
+    /// Does a job with one of the workers that all jobs of this task share.
+    pub fn with_worker<T>(&self, job: impl FnOnce(&mut NativeWorker) -> T) -> T {
+        self.workers.with(|| self.trainer.worker(), job)
+    }
+}
+
+fn divided(distribution: PartitionDistribution, sizes: SizeDistribution) -> Shares {
+    Shares::Divided { distribution, sizes, known: Arc::default() }
+}
+
+impl Task for NativeTask {
+    fn parameters(&self) -> usize {
+        self.trainer.parameters()
+    }
+
+    fn initial(&self, seed: Seed) -> Result<Vec<f32>> {
+        Ok(self.trainer.initial(seed))
+    }
+
+    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
+        if let Shares::Own(indices) = &self.shares {
+            return Ok(vec![indices.len() as u64; split.clients as usize]);
+        }
+        let sizes = self.partition(split)?.sizes();
+        Ok(sizes.into_iter().map(|size| size as u64).collect())
+    }
+
+    fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {
+        let &TrainJob { split, round, client, amount } = job;
+        let training = match amount {
+            Amount::Round => &self.training,
+            Amount::OneStep => &self.one_step,
+        };
+        self.at_client(split, client, |worker, samples| {
+            let task = LocalTask { training, samples, seed: split.seed, round, client };
+            worker.train(&task, parameters)
+        })
+    }
+
+    fn evaluate(&self, parameters: &[f32], piece: usize) -> Result<Evaluation> {
+        // Without test images there is one empty piece, in which the parameters are still checked.
+        let begin = (piece * PIECE).min(self.test.len());
+        let end = (begin + PIECE).min(self.test.len());
+        let indices = Some(&self.test[begin..end]);
+        let samples = Samples { images: &self.dataset.test, indices, pixels: &self.pixels };
+        self.with_worker(|worker| worker.evaluate(parameters, &samples))
+    }
+
+    fn evaluation_pieces(&self) -> usize {
+        self.test.len().div_ceil(PIECE).max(1)
+    }
+
+    fn client_loss(&self, split: Split, client: u32, parameters: &[f32]) -> Result<f64> {
+        self.at_client(split, client, |worker, samples| {
+            if samples.is_empty() {
+                return Err(Error::new(format!("samples of client {client}"), 0, "at least one"));
+            }
+            Ok(worker.evaluate(parameters, &samples)?.loss())
+        })
+    }
+
+    fn client_labels(&self, split: Split) -> Result<Option<Vec<Vec<u32>>>> {
+        Ok(Some(self.partition(split)?.histograms().to_vec()))
+    }
+
+    fn samples_per_round(&self, split: Split) -> Result<Vec<u64>> {
+        let sizes = self.sizes(split)?;
+        Ok(sizes.into_iter().map(|size| self.training.samples(size as usize)).collect())
+    }
+
+    fn sketch_range(&self) -> Range<usize> {
+        self.trainer.output_layer()
+    }
+
+    fn tensors(&self) -> Vec<Tensor> {
+        self.trainer.model().tensors().to_vec()
+    }
+
+    fn describe(&self) -> TaskDescription {
+        let test = &self.dataset.test;
+        let (pixel_mean, pixel_deviation) = self.pixels.scalings().iter().copied().unzip();
+        TaskDescription {
+            data: self.dataset.name.clone(),
+            model: self.trainer.model().spec().name.clone(),
+            test_samples: test.len() as u64,
+            test_classes: test.class_counts().into_iter().map(u64::from).collect(),
+            pixel_mean,
+            pixel_deviation,
+        }
+    }
+
+    fn as_native(&self) -> Option<&NativeTask> {
+        Some(self)
+    }
+}

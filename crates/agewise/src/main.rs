@@ -1,7 +1,0 @@
-//! The `agewise` command.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    agewise::cli::main()
-}

@@ -1,0 +1,46 @@
+//! Plays the corpus of every target again, and a few thousand seeded mutations of it.
+
+use agewise_core::{Lots, Seed, Stream};
+use agewise_fuzz::TARGETS;
+use std::fs;
+use std::path::Path;
+
+/// How often each file is changed and played once more.
+const MUTATIONS: u64 = 500;
+
+#[test]
+fn the_corpus_breaks_nothing() {
+    for (name, target) in TARGETS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+        let mut files: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        assert!(files.len() >= 2, "{name} has a corpus of {}", files.len());
+        for (number, file) in (0..).zip(files) {
+            let bytes = fs::read(file).unwrap();
+            target(&bytes);
+            for mutation in 0..MUTATIONS {
+                target(&mutated(
+                    &bytes,
+                    Lots::new(Seed(number), Stream::custom(1 << 16), mutation),
+                ));
+            }
+        }
+    }
+}
+
+/// The bytes with a few of them changed, cut off somewhere in one case of four.
+fn mutated(bytes: &[u8], lots: Lots) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let draw = |number: u64| lots.of(number).bits() as usize;
+    for change in 0..=draw(0) as u64 % 4 {
+        if !bytes.is_empty() {
+            let place = draw(2 * change + 1) % bytes.len();
+            bytes[place] = draw(2 * change + 2) as u8;
+        }
+    }
+    if draw(100).is_multiple_of(4) {
+        bytes.truncate(draw(101) % (bytes.len() + 1));
+    }
+    bytes
+}

@@ -1,0 +1,317 @@
+//! Experiments: [`Job`] is one that can be played, [`Outcome`] what came of it.
+
+use crate::errors::{bad_input, experiment as failed, read_params};
+use crate::interrupt::interruptible;
+use agewise::experiment::presets::{Preset, presets as all_presets};
+use agewise::experiment::{
+    Callbacks, Experiment, ExperimentError, ExperimentParams, Record, Results, RoundLog, RoundRow,
+    RunDir, RunId, play, read, run_dir,
+};
+use agewise::report::{ReportError, ReportSection};
+use agewise::selection::Error;
+use agewise::train::data::folders;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
+use pyo3::prelude::*;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The tables of parameters whose keys Python takes as they are, without the name of the table.
+const TABLES: [&str; 3] = ["world", "training", "aggregation"];
+
+/// The names of all presets, each with what it is and its parameters as JSON, flat as [`Job::new`] takes them.
+#[pyfunction]
+pub(crate) fn presets() -> PyResult<Vec<(String, String, String)>> {
+    let row = |preset: Preset| {
+        let params = serde_json::to_value(&preset.params).map_err(bad_input)?;
+        Ok((preset.name, preset.about, flat(params).to_string()))
+    };
+    all_presets().into_iter().map(row).collect()
+}
+
+/// Parameters without tables.
+fn flat(params: Value) -> Value {
+    let mut keys = Map::new();
+    let Value::Object(params) = params else {
+        return params;
+    };
+    for (key, value) in params {
+        match value {
+            Value::Object(inner) if TABLES.contains(&key.as_str()) => keys.extend(inner),
+            value => {
+                keys.insert(key, value);
+            }
+        }
+    }
+    Value::Object(keys)
+}
+
+/// An experiment that was prepared: its data are found, and its directory is made if it has one.
+#[pyclass(module = "agewise._agewise", frozen)]
+pub(crate) struct Job {
+    dir: Option<RunDir>,
+    /// The lock on the directory, from when it was made or changed until the experiment is played.
+    lock: Mutex<Option<File>>,
+    params: ExperimentParams,
+    data_folders: Vec<PathBuf>,
+}
+
+/// Tells Python what happens, and stops when Python raises an exception.
+struct Teller<'a> {
+    experiment: &'a Experiment,
+    progress: Option<Py<PyAny>>,
+    rounds: Mutex<BTreeMap<RunId, u64>>,
+    stop: &'a AtomicBool,
+    raised: Mutex<Option<PyErr>>,
+}
+
+impl Teller<'_> {
+    fn tell(&self, id: RunId, more: u64, log: Option<&RoundLog>) {
+        let score = log.and_then(|log| self.experiment.score(log));
+        let Ok(mut rounds) = self.rounds.lock() else {
+            return;
+        };
+        let played = rounds.entry(id).or_default();
+        *played += more;
+        let played = *played;
+        // Python may take its time, and other runs go on meanwhile.
+        drop(rounds);
+        Python::attach(|py| {
+            // Ctrl-C is heard between rounds.
+            let heard = py.check_signals().and_then(|()| match &self.progress {
+                Some(call) => call.call1(py, (id.variant, id.seed, played, score)).map(|_| ()),
+                None => Ok(()),
+            });
+            if let Err(error) = heard {
+                self.stop.store(true, Ordering::Relaxed);
+                if let Ok(mut raised) = self.raised.lock() {
+                    raised.get_or_insert(error);
+                }
+            }
+        });
+    }
+}
+
+impl Callbacks for Teller<'_> {
+    fn on_begin(&self, id: RunId, rounds: u64, _: &[RoundLog]) {
+        self.tell(id, rounds, None);
+    }
+
+    fn on_rounds(&self, id: RunId, rounds: u64, logs: &[RoundLog]) {
+        self.tell(id, rounds, logs.last());
+    }
+}
+
+#[pymethods]
+impl Job {
+    /// Prepares a new experiment, with training or without; with a directory, or for memory only.
+    #[new]
+    fn new(
+        params: &str,
+        trains: bool,
+        keep: bool,
+        out: Option<PathBuf>,
+        force: bool,
+        data_folder: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let defaults =
+            if trains { ExperimentParams::comparison() } else { ExperimentParams::default() };
+        let params = read_params(params, &defaults, &TABLES)?;
+        let data_folders = folders(data_folder.as_deref());
+        // Everything that can be wrong is found before a directory is made.
+        let experiment = Experiment::new(params, &data_folders).map_err(failed)?;
+        let params = experiment.params().clone();
+        let name = if trains { "compare" } else { "simulate" };
+        let begin = || RunDir::begin(out.as_deref(), name, force, &params).map_err(failed);
+        let (dir, lock) = keep.then(begin).transpose()?.unzip();
+        Ok(Self { dir, lock: Mutex::new(lock), params, data_folders })
+    }
+
+    /// An experiment that was begun in a directory before.
+    #[staticmethod]
+    fn open(path: PathBuf, data_folder: Option<PathBuf>) -> PyResult<Self> {
+        let dir = RunDir::open(&path).map_err(failed)?;
+        Self::of(dir, None, data_folder)
+    }
+
+    /// Asks for more seeds, rounds or policies of the run in a directory.
+    #[staticmethod]
+    fn extend(path: PathBuf, changes: &str, data_folder: Option<PathBuf>) -> PyResult<Self> {
+        let dir = RunDir::open(&path).map_err(failed)?;
+        let lock = dir.lock().map_err(failed)?;
+        let begun = Self::of(dir, Some(lock), data_folder)?;
+        let mut params = read_params(changes, &begun.params, &TABLES)?;
+        let more = std::mem::replace(&mut params.policies, begun.params.policies.clone());
+        let params = params.with_more_policies(more);
+        let experiment = Experiment::new(params, &begun.data_folders).map_err(failed)?;
+        if let Some(dir) = &begun.dir {
+            run_dir::extend(dir, experiment.params()).map_err(failed)?;
+        }
+        Ok(Self { params: experiment.params().clone(), ..begun })
+    }
+
+    /// The directory, if there is one.
+    #[getter]
+    fn path(&self) -> Option<PathBuf> {
+        self.dir.as_ref().map(|dir| dir.path().to_path_buf())
+    }
+
+    /// The parameters as JSON, without tables.
+    #[getter]
+    fn params(&self) -> PyResult<String> {
+        Ok(flat(serde_json::to_value(&self.params).map_err(bad_input)?).to_string())
+    }
+
+    /// Plays what is left, and writes everything that follows if there is a directory.
+    #[pyo3(signature = (threads, progress=None))]
+    fn play(
+        &self,
+        py: Python<'_>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Outcome> {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.unwrap_or_else(cores).max(1);
+        let stop = AtomicBool::new(false);
+        let experiment = py.detach(|| self.experiment()).map_err(failed)?;
+        let teller = Teller {
+            experiment: &experiment,
+            progress,
+            rounds: Mutex::default(),
+            stop: &stop,
+            raised: Mutex::default(),
+        };
+        let played = interruptible(py, &stop, || {
+            let _lock = self.locked()?;
+            let results = play(&experiment, self.dir.as_ref(), threads, &teller, &stop)?;
+            if let Some(dir) = &self.dir {
+                ReportSection::new("", &results)?.write(dir)?;
+            }
+            Outcome::new(results, self.dir.as_ref())
+        })?;
+        if let Ok(Some(error)) = teller.raised.into_inner() {
+            return Err(error);
+        }
+        played.map_err(failed)
+    }
+
+    /// Reads an experiment as far as it was played.
+    fn read(&self, py: Python<'_>) -> PyResult<Outcome> {
+        let stop = AtomicBool::new(false);
+        let reading = || {
+            let dir = self.dir.as_ref();
+            let path = dir.map_or(std::path::Path::new(""), RunDir::path);
+            let dir = dir.map_or_else(|| RunDir::open(path), |dir| Ok(dir.clone()))?;
+            Outcome::new(read(&self.experiment()?, &dir)?, Some(&dir))
+        };
+        interruptible(py, &stop, reading)?.map_err(failed)
+    }
+}
+
+impl Job {
+    /// The experiment in a directory.
+    fn of(dir: RunDir, lock: Option<File>, data_folder: Option<PathBuf>) -> PyResult<Self> {
+        let params = dir.read_config().map_err(failed)?;
+        let data_folders = folders(data_folder.as_deref());
+        Ok(Self { dir: Some(dir), lock: Mutex::new(lock), params, data_folders })
+    }
+
+    /// The lock on the directory, if there is one: that of this job, or a new one if nobody has changed the run since.
+    fn locked(&self) -> Result<Option<File>, ReportError> {
+        let own = self.lock.lock().ok().and_then(|mut lock| lock.take());
+        let Some(dir) = self.dir.as_ref().filter(|_| own.is_none()) else {
+            return Ok(own);
+        };
+        let lock = dir.lock().map_err(ExperimentError::from)?;
+        if dir.read_config()? != self.params {
+            let expected =
+                "the folder of a run that no other process has changed since it was opened";
+            return Err(Error::new("folder", dir.path().display(), expected).into());
+        }
+        Ok(Some(lock))
+    }
+
+    fn experiment(&self) -> Result<Experiment, ReportError> {
+        Ok(Experiment::new(self.params.clone(), &self.data_folders)?)
+    }
+}
+
+/// What came of an experiment.
+#[pyclass(module = "agewise._agewise", frozen)]
+pub(crate) struct Outcome {
+    results: Results,
+    /// summary.json.
+    #[pyo3(get)]
+    summary: String,
+    /// The table of the terminal, as JSON.
+    #[pyo3(get)]
+    table: String,
+}
+
+/// What is drawn of one variant: cohorts and reports by seed and round, and X with how often it was seen.
+type Arrays<'py> = (
+    Bound<'py, PyArray2<u64>>,
+    Bound<'py, PyArray2<u64>>,
+    Bound<'py, PyArray1<u64>>,
+    Bound<'py, PyArray1<u64>>,
+);
+
+impl Outcome {
+    fn new(results: Results, dir: Option<&RunDir>) -> Result<Self, ReportError> {
+        let section = ReportSection::new("", &results)?;
+        let table = serde_json::to_string(&section.summary_table(dir)?);
+        let table = table.map_err(|error| Error::new("table", error, "texts that JSON holds"))?;
+        Ok(Self { summary: section.summary.to_json()?, table, results })
+    }
+}
+
+#[pymethods]
+impl Outcome {
+    /// Whether every run is at its end.
+    #[getter]
+    fn finished(&self) -> bool {
+        self.results.is_finished()
+    }
+
+    /// The questions that the figures answer, each with its figure as SVG.
+    fn figures(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let stop = AtomicBool::new(false);
+        let draw = || {
+            let figures = ReportSection::new("", &self.results)?.figures()?;
+            Ok::<_, Error>(
+                figures.iter().map(|f| (f.heading.to_string(), f.figure.to_svg())).collect(),
+            )
+        };
+        interruptible(py, &stop, draw)?.map_err(bad_input)
+    }
+
+    /// What is drawn of a variant; rounds behind the end of a run are 0.
+    fn arrays<'py>(&self, py: Python<'py>, variant: usize) -> PyResult<Arrays<'py>> {
+        let of = |record: &&Record| record.id.variant == variant;
+        let runs: Vec<&Record> = self.results.records.iter().filter(of).collect();
+        let rounds = runs.iter().map(|run| run.rounds.len()).max().unwrap_or(0);
+        let table = |value: fn(&RoundRow) -> u64| {
+            let row = |run: &&Record| {
+                let played = run.rounds.iter().map(value).collect::<Vec<_>>();
+                played.into_iter().chain(std::iter::repeat(0)).take(rounds).collect::<Vec<_>>()
+            };
+            let cells: Vec<u64> = runs.iter().flat_map(row).collect();
+            cells.into_pyarray(py).reshape([runs.len(), rounds])
+        };
+        let mut counts = BTreeMap::new();
+        let loads = runs.iter().filter_map(|run| run.load.as_ref());
+        for &(interval, count) in loads.flat_map(|load| &load.intervals) {
+            *counts.entry(interval).or_insert(0u64) += count;
+        }
+        let (x, seen): (Vec<u64>, Vec<u64>) = counts.into_iter().unzip();
+        Ok((
+            table(|row| row.selected)?,
+            table(|row| row.reported)?,
+            x.into_pyarray(py),
+            seen.into_pyarray(py),
+        ))
+    }
+}
