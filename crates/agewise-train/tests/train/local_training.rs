@@ -1,10 +1,9 @@
 //! Whole local training runs against the scalar reference, with the same order of samples.
 
 // A failed `unwrap` is a failed test.
-#![allow(clippy::unwrap_used)]
-
-mod reference;
-
+use crate::reference::cases::{RELU, convolution, dense, noise, pool, spec, standardised};
+use crate::reference::training::train;
+use crate::reference::{Named, distance, first_difference, norm, tensors};
 use agewise_core::Seed;
 use agewise_train::Backend;
 use agewise_train::data::{ImageShape, Images, PixelNormalization, PixelScale, embedded_digits};
@@ -12,9 +11,6 @@ use agewise_train::local::{
     LocalTask, LocalTrainingParams, LocalWork, NativeWorker, Samples, Trainer,
 };
 use agewise_train::model::{Layer, Model, ModelSpec};
-use reference::cases::{RELU, convolution, dense, noise, pool, spec, standardised};
-use reference::training::train;
-use reference::{Named, distance, first_difference, norm, tensors};
 
 /// Of the way that each tensor goes in a run. Steps of 32 bits are right to 1e-6 or so, and a run feeds each error
 /// into all later steps; a wrong order, rate or term is off by more than a hundredth.

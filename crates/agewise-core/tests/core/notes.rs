@@ -2,10 +2,7 @@
 //!
 //! Where a row is about a run, seeds are fixed, the mean over independent seeds is compared, and the
 //! standard error is the one of that mean, from the spread between seeds.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{mean_and_error, play, policy, run, setting, skipping};
 use agewise_core::metrics::{CohortSizes, Meetings};
 use agewise_core::theory::{
     BoundConstants, ConvergenceBound, cohort_size, rhythm, subset_weights, with_replacement,
@@ -13,7 +10,6 @@ use agewise_core::theory::{
 use agewise_core::{
     AgeLaw, Seed, Selector, Setting, SizeDistribution, Sizes, Start, Weighting, build_policy,
 };
-use common::{mean_and_error, play, policy, run, setting, skipping};
 
 const ROUNDS: u64 = 1_000;
 const SEEDS: u64 = 20;
@@ -26,7 +22,12 @@ fn paper() -> Setting {
 
 fn theory_sigma(name: &str, setting: &Setting) -> f64 {
     let built = build_policy(&policy(name), setting).unwrap();
-    built.theory(setting, common::default_weighting(&policy(name))).unwrap().unwrap().sigma.unwrap()
+    built
+        .theory(setting, crate::common::default_weighting(&policy(name)))
+        .unwrap()
+        .unwrap()
+        .sigma
+        .unwrap()
 }
 
 /// Sigma of runs, averaged over seeds, with the standard error of the average.

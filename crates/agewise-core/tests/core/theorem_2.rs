@@ -3,8 +3,6 @@
 //! Both minimise Var[X] over all laws p_0, ..., p_max_age with E[X] = n/m: one exactly, over the corners of
 //! the set of laws, the other by a blind random search. The variance of a candidate comes from the
 //! chain's own backward recursion, which is not the route that the crate takes.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
 use agewise_core::{AgeLaw, Lots, Seed, Stream};
 
 /// n/m, whole and not.

@@ -1,6 +1,4 @@
 //! Data sets from files: small ones in the true formats, and the real ones where `AGEWISE_DATA` points to them.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
 use agewise_train::data::{
     CATALOGUE, CatalogueEntry, Checksum, ContentFile, DataError, Found, Holds, ImageShape,
     Integrity, Layout, PixelNormalization, PixelScale, PublishedFile, Subset, digest_of,

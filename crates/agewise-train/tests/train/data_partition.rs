@@ -1,6 +1,4 @@
 //! Partitions: every image once, sizes as asked, and as skewed as the distribution says.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
 use agewise_core::{Seed, SizeDistribution};
 use agewise_train::data::{
     ImageShape, Images, Partition, PartitionDistribution, PartitionParams, embedded_digits,

@@ -2,10 +2,6 @@
 //! channels first, parameters as PyTorch has them and read from the engine's own files, so that names, shapes and
 //! order of the files are tested with everything else.
 
-// Each test file uses its own part of this.
-#![allow(dead_code)]
-#![allow(clippy::unwrap_used)]
-
 pub(crate) mod cases;
 pub(crate) mod check;
 mod layers;

@@ -4,10 +4,9 @@
 //! wrong index, mask or factor is off by orders of magnitude more.
 
 // A failed `unwrap` is a failed test.
-#![allow(clippy::unwrap_used)]
-
-mod reference;
-
+use crate::reference::cases::{RELU, convolution, dense, noise, numbers, pool, spec, standardised};
+use crate::reference::check::{TOLERANCE, check_paths};
+use crate::reference::{Batch, Named, Network, distance, norm};
 use agewise_core::Seed;
 use agewise_train::Backend;
 use agewise_train::data::{ImageShape, Images, PixelNormalization, embedded_digits};
@@ -15,9 +14,6 @@ use agewise_train::local::{Samples, Trainer};
 use agewise_train::model::{Layer, Model, ModelSpec};
 use proptest::prelude::*;
 use rand_core::Rng;
-use reference::cases::{RELU, convolution, dense, noise, numbers, pool, spec, standardised};
-use reference::check::{TOLERANCE, check_paths};
-use reference::{Batch, Named, Network, distance, norm};
 
 /// Changes of a parameter for finite differences: far from rounding, and too small to cross many kinks.
 const STEP: f64 = 1e-6;

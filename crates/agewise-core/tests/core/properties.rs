@@ -1,15 +1,11 @@
 //! What holds for every setting, policy, availability, dropout and seed: properties on random inputs.
 //!
 //! The cases are drawn from a fixed seed, so that a failure today is a failure tomorrow.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{all_policies, policy};
 use agewise_core::{
     Availability, EmptyCohort, PolicySpec, Report, Seed, Selector, Setting, SettingParams, Sizes,
     Start, Weighting,
 };
-use common::{all_policies, policy};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

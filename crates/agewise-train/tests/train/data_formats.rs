@@ -1,6 +1,4 @@
 //! The file formats, good and bad: every bad file is an error that says what was found, in bounded memory.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
 use agewise_train::data::cifar::{Labels, SHAPE, read_cifar};
 use agewise_train::data::idx::{Idx, read_idx, read_idx_of};
 use flate2::Compression;

@@ -1,14 +1,10 @@
 //! Every bad input is an error that names the field and the value, never a panic.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{all_policies, policy, setting};
 use agewise_core::{
     AgeLaw, Ages, Availability, Error, PolicySpec, Report, Reports, Result, Round, Seed, Selector,
     Setting, SettingParams, SizeDistribution, Sizes, Start, Weighting, build_policy, find_policy,
     proportional_rates,
 };
-use common::{all_policies, policy, setting};
 
 /// The field and the value that an error blames.
 fn blamed<T: std::fmt::Debug>(result: Result<T>) -> (String, String) {

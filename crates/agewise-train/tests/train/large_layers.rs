@@ -1,16 +1,12 @@
 //! Layers that are large enough for the faster kernels: blocks, tiles and what is left over at their ends.
 
 // A failed `unwrap` is a failed test.
-#![allow(clippy::unwrap_used)]
-
-mod reference;
-
+use crate::reference::cases::{RELU, convolution, dense, noise, pool, spec, standardised};
+use crate::reference::check::check_paths;
+use crate::reference::{Batch, Network};
 use agewise_core::Seed;
 use agewise_train::local::Samples;
 use agewise_train::model::{Layer, Model};
-use reference::cases::{RELU, convolution, dense, noise, pool, spec, standardised};
-use reference::check::check_paths;
-use reference::{Batch, Network};
 
 /// Gradient and scores on noise, against the chain rule written out.
 fn check(name: &str, input: (u32, u32, u32), layers: &[Layer], count: usize) {

@@ -2,8 +2,6 @@
 //!
 //! What is accepted is exactly what is valid, nothing panics, text comes back, and merged accumulators are
 //! the same bits as sequential ones.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
 use agewise_core::metrics::{
     CohortSizes, FixedSum, Intervals, Load, Meetings, WeightMoments, WindowTally,
 };

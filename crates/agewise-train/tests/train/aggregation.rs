@@ -1,7 +1,5 @@
 //! Aggregation: updates in memory against updates in files, and both against the definitions written out.
 
-#![allow(clippy::unwrap_used, reason = "a failed `unwrap` is a failed test")]
-
 use agewise_core::{Error, Lots, Result, Seed, Stream};
 use agewise_train::aggregation::{
     Aggregation, AggregationParams, Aggregator, Contribution, MemoryUpdates, Rejected, Rule,

@@ -1,5 +1,4 @@
 //! What several test files share: runs of a policy, and means with their standard errors.
-#![allow(dead_code, reason = "every test file is a crate of its own and uses its own part")]
 
 use agewise_core::metrics::Participation;
 use agewise_core::theory::WINDOW_LENGTHS;

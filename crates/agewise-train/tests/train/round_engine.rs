@@ -2,8 +2,6 @@
 //! learns.
 
 // A failed `unwrap` is a failed test.
-#![allow(clippy::unwrap_used)]
-
 use agewise_core::{Error, Lots, Result, Seed, Stream};
 use agewise_train::aggregation::{Aggregation, Aggregator, Contribution, UpdateSource, Verdict};
 use agewise_train::data::{

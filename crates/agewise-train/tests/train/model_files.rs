@@ -1,15 +1,11 @@
 //! Files of models: what is written comes back, and what is broken is an error.
 
 // A failed `unwrap` is a failed test.
-#![allow(clippy::unwrap_used)]
-
-mod reference;
-
+use crate::reference::cases::{RELU, convolution, dense, pool, spec};
 use agewise_core::Seed;
 use agewise_train::data::ImageShape;
 use agewise_train::model::{Layer, MODELS, Model, ModelSpec};
 use proptest::prelude::*;
-use reference::cases::{RELU, convolution, dense, pool, spec};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 

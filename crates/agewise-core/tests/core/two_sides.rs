@@ -1,14 +1,10 @@
 //! The coordinator's side and the client's side agree, and a stored run goes on as if nothing had happened.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{all_policies, play, policy, setting};
 use agewise_core::{
     Ages, Availability, Chance, Cohort, Lots, Policy, PolicySpec, Report, Reports, Round, Seed,
     Selector, SelectorState, Setting, SettingParams, Sizes, Start, Stream, build_policy,
     proportional_rates,
 };
-use common::{all_policies, play, policy, setting};
 
 /// Every policy, and `phased` with swaps.
 fn policies() -> Vec<PolicySpec> {

@@ -1,14 +1,10 @@
 //! A population that changes on the way: a policy that hears of it chooses as one that is built anew, a stored run goes
 //! on exactly, and what any policy answers is checked.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{all_policies, policy};
 use agewise_core::{
     Availability, Error, Pick, Policy, PolicySpec, PolicyVariant, Report, Result, Round, Seed,
     Selector, SelectorState, Setting, SettingParams, Sizes, Start, Weighting, build_policy,
 };
-use common::{all_policies, policy};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 

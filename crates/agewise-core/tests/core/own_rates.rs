@@ -2,16 +2,12 @@
 //!
 //! The continuation of `against_simulation.rs` for settings in which clients differ. Means are over
 //! independent seeds, with the standard error from the spread between them; 5 are allowed.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{mean_and_error, play, policy, run, setting};
 use agewise_core::metrics::Intervals;
 use agewise_core::{
     AgeLaw, EmptyCohort, LawFamily, Seed, Selector, Setting, SettingParams, SizeDistribution,
     Sizes, Start, Weighting, build_policy, proportional_rates,
 };
-use common::{mean_and_error, play, policy, run, setting};
 
 const ROUNDS: u64 = 2_000;
 const SEEDS: u64 = 16;

@@ -1,14 +1,10 @@
 //! What holds for every policy of the field: cohorts in order, the same answer twice, exact resume, and no panic
 //! on anything that is finite.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{default_weighting, policy, setting};
 use agewise_core::{
     Availability, Chance, Cohort, Lots, ProbeKind, Report, Seed, Selector, SelectorState, Setting,
     SettingParams, Sizes, Start, Stream, Weighting,
 };
-use common::{default_weighting, policy, setting};
 
 const FIELD: [&str; 10] = [
     "power-of-choice",

@@ -7,17 +7,13 @@
 //! Sigma is a figure of the ensemble: where groups freeze (n/m whole), a client's mean weight within one
 //! run is not its expectation. So E[w_i]^2 is taken from products of different seeds, which has no bias
 //! at all, neither from freezing nor from runs being finite.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
-
-mod common;
-
+use crate::common::{all_policies, default_weighting, mean_and_error, play, policy, run, setting};
 use agewise_core::metrics::Participation;
 use agewise_core::theory::{PolicyTheory, WINDOW_LENGTHS};
 use agewise_core::{
     EmptyCohort, PolicySpec, Seed, Selector, Setting, SettingParams, SizeDistribution, Sizes,
     Start, Weighting, build_policy,
 };
-use common::{all_policies, default_weighting, mean_and_error, play, policy, run, setting};
 
 /// A multiple of all window lengths and of all periods n / gcd(n, m) below.
 const ROUNDS: u64 = 1_000;
@@ -244,7 +240,7 @@ fn everything_that_looks_at_ages_and_lots_only_has_a_closed_form() {
     let setting = setting(100, 15, 10);
     for name in ["random", "probabilistic", "oldest-first", "phased", "round-robin"]
         .into_iter()
-        .chain(["markov-optimal", "markov-linear", common::CUSTOM_LAW])
+        .chain(["markov-optimal", "markov-linear", crate::common::CUSTOM_LAW])
     {
         let spec = policy(name);
         let built = build_policy(&spec, &setting).unwrap();
