@@ -1,6 +1,6 @@
 //! What must hold for any bytes from outside: no panic, and the properties that are asserted here.
 //!
-//! `fuzz_targets/` searches for bytes that break one of them; `tests/replay.rs` plays the corpus again in every
+//! `fuzz_targets/` searches for bytes that break one of them; `tests/replay.rs` plays the seeds in every
 //! test run, with a stable compiler.
 
 #![allow(clippy::missing_panics_doc, reason = "a panic is what a target is for")]
@@ -17,7 +17,7 @@ use std::io::Write as _;
 /// The most values that a file may hold here.
 const MOST: u64 = 1 << 12;
 
-/// A target: its name, which is that of its corpus, and its function.
+/// A target: its name, which is that of its folder of seeds, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.

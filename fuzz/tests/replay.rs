@@ -1,4 +1,4 @@
-//! Plays the corpus of every target again, and a few thousand seeded mutations of it.
+//! Plays the seeds of every target, and a few thousand seeded mutations of it.
 
 use agewise_core::{Lots, Seed, Stream};
 use agewise_fuzz::TARGETS;
@@ -9,13 +9,13 @@ use std::path::Path;
 const MUTATIONS: u64 = 500;
 
 #[test]
-fn the_corpus_breaks_nothing() {
+fn the_seeds_break_nothing() {
     for (name, target) in TARGETS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name);
         let mut files: Vec<_> =
             fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert!(files.len() >= 2, "{name} has a corpus of {}", files.len());
+        assert!(files.len() >= 2, "{name} has {} seeds", files.len());
         for (number, file) in (0..).zip(files) {
             let bytes = fs::read(file).unwrap();
             target(&bytes);
