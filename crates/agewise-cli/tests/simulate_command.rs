@@ -46,7 +46,7 @@ fn the_run_folder_is_complete() -> Outcome {
     assert!(!report.contains("http://") || report.contains("http://www.w3.org/2000/svg"));
     assert!(!report.contains("https://") && !report.contains("<script"));
     let logs = names.iter().filter(|name| name.starts_with("log/")).count();
-    assert_eq!((names.len(), logs), (36, 18), "{names:?}");
+    assert_eq!((names.len(), logs), (37, 18), "{names:?}");
     // A second one gets a folder of its own.
     succeeds(&here, &["--rounds", "5"])?;
     assert!(here.join("runs/simulate-002/summary.json").is_file());

@@ -101,7 +101,7 @@ pub(crate) fn logged(run: &Path) -> usize {
 pub(crate) fn wait_for(run: &Path, lines: usize, child: &mut Child) -> Outcome {
     let begin = Instant::now();
     while logged(run) < lines && child.try_wait()?.is_none() {
-        assert!(begin.elapsed() < Duration::from_secs(120), "{lines} lines never came");
+        assert!(begin.elapsed() < Duration::from_secs(600), "{lines} lines never came");
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())

@@ -11,8 +11,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Far longer than anything here takes, also on a busy machine: who waits longer waits for ever.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Far longer than anything here takes, also on a busy machine: a test that waits longer would wait for ever.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Waits until something is so.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
