@@ -1,8 +1,7 @@
 //! Rendering SVG to PNG with the embedded fonts only, so that no installed font matters, and what can go wrong.
 
-use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use resvg::tiny_skia::{Pixmap, Transform};
@@ -10,14 +9,20 @@ use resvg::usvg::fontdb::{Database, Source};
 use resvg::usvg::{FontResolver, Options, Tree};
 
 /// Why a figure could not be drawn or saved.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DrawError {
     /// The file name does not say whether SVG or PNG is wanted.
+    #[error(
+        "cannot tell the picture format of \"{}\": {}; use a name that ends in .svg or .png",
+        path.display(),
+        extension(path)
+    )]
     UnknownFormat {
         /// The file that was asked for.
         path: PathBuf,
     },
     /// The file could not be written; nothing was left behind.
+    #[error("cannot write the figure to \"{}\": {source}", path.display())]
     Write {
         /// The file that was asked for.
         path: PathBuf,
@@ -25,11 +30,13 @@ pub enum DrawError {
         source: io::Error,
     },
     /// The scale of a PNG is not a number above zero.
+    #[error("the scale of a PNG must be a number above zero, not {scale}")]
     Scale {
         /// The scale that was asked for.
         scale: f32,
     },
     /// The PNG would have more pixels than is sensible.
+    #[error("a PNG of {width} × {height} pixels is too large; use a smaller scale or figure")]
     TooLarge {
         /// Width in pixels.
         width: f64,
@@ -37,51 +44,19 @@ pub enum DrawError {
         height: f64,
     },
     /// The renderer refused the drawing or the picture.
+    #[error("cannot render the figure as PNG: {message}")]
     Render {
         /// What the renderer said.
         message: String,
     },
 }
 
-impl fmt::Display for DrawError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownFormat { path } => {
-                let found = path.extension().map_or_else(
-                    || "it has no extension".to_owned(),
-                    |extension| format!("its extension is \".{}\"", extension.to_string_lossy()),
-                );
-                write!(
-                    formatter,
-                    "cannot tell the picture format of \"{}\": {found}; use a name that ends in \
-                     .svg or .png",
-                    path.display()
-                )
-            }
-            Self::Write { path, source } => {
-                write!(formatter, "cannot write the figure to \"{}\": {source}", path.display())
-            }
-            Self::Scale { scale } => {
-                write!(formatter, "the scale of a PNG must be a number above zero, not {scale}")
-            }
-            Self::TooLarge { width, height } => write!(
-                formatter,
-                "a PNG of {width} × {height} pixels is too large; use a smaller scale or figure"
-            ),
-            Self::Render { message } => {
-                write!(formatter, "cannot render the figure as PNG: {message}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for DrawError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Write { source, .. } => Some(source),
-            _ => None,
-        }
-    }
+/// How the name of a file ends.
+fn extension(path: &Path) -> String {
+    path.extension().map_or_else(
+        || "it has no extension".to_owned(),
+        |extension| format!("its extension is \".{}\"", extension.to_string_lossy()),
+    )
 }
 
 /// Most pixels a PNG may have: about 256 MB while it is drawn.

@@ -56,21 +56,14 @@ impl Contribution {
 }
 
 /// Why an update was not taken.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("update of client {client}: {why}")]
 pub struct Rejected {
     /// Whose it was.
     pub client: u32,
     /// What was wrong with it.
     pub why: String,
 }
-
-impl fmt::Display for Rejected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "update of client {}: {}", self.client, self.why)
-    }
-}
-
-impl std::error::Error for Rejected {}
 
 /// Whether an update was taken.
 pub type Verdict = std::result::Result<(), Rejected>;

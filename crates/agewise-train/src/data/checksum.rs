@@ -81,7 +81,7 @@ impl CatalogueEntry {
         if let Some(published) = published {
             let digest = digest_of(open(path)?);
             let found =
-                digest.map_err(|error| DataError::Io { path: path.to_path_buf(), error })?;
+                digest.map_err(|source| DataError::Io { path: path.to_path_buf(), source })?;
             if found == published.checksum.0 {
                 return Ok(Integrity::Published);
             }

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are not what they should be; which file they came from is added by [`FormatError::in_file`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("found {found}; expected {expected}")]
 pub struct FormatError {
     found: String,
     expected: String,
@@ -28,38 +29,34 @@ impl FormatError {
     /// The same, with the file's name.
     #[must_use]
     pub fn in_file(self, path: &Path) -> DataError {
-        DataError::Bad { path: path.to_path_buf(), error: self }
+        DataError::Bad { path: path.to_path_buf(), source: self }
     }
 }
-
-impl fmt::Display for FormatError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "found {}; expected {}", self.found, self.expected)
-    }
-}
-
-impl std::error::Error for FormatError {}
 
 /// Why a data set cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// The name or another value is wrong.
-    Input(agewise_core::Error),
+    #[error(transparent)]
+    Input(#[from] agewise_core::Error),
     /// A file is there, but its contents are not what they should be.
+    #[error("{}: {source}", path.display())]
     Bad {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        error: FormatError,
+        source: FormatError,
     },
     /// A file cannot be opened.
+    #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        error: io::Error,
+        source: io::Error,
     },
     /// The data set is in none of the folders.
+    #[error("{}", missing(name, looked))]
     Missing {
         /// The data set.
         name: String,
@@ -68,33 +65,16 @@ pub enum DataError {
     },
 }
 
-impl fmt::Display for DataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Input(error) => error.fmt(f),
-            Self::Bad { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Missing { name, looked } => {
-                write!(f, "dataset = {name}: expected its files in one of the folders")?;
-                for (folder, lacks) in looked {
-                    write!(f, "\n  {}", folder.display())?;
-                    if let Some(file) = lacks {
-                        write!(f, " (a part of it is there, but not {file})")?;
-                    }
-                }
-                write!(
-                    f,
-                    "\n`agewise data fetch {name}` downloads it; --data-dir DIR names a folder that has it"
-                )
-            }
+/// Where a data set was looked for, and what can be done.
+fn missing(name: &str, looked: &[(PathBuf, Option<String>)]) -> String {
+    let mut text = format!("dataset = {name}: expected its files in one of the folders");
+    for (folder, lacks) in looked {
+        text += &format!("\n  {}", folder.display());
+        if let Some(file) = lacks {
+            text += &format!(" (a part of it is there, but not {file})");
         }
     }
-}
-
-impl std::error::Error for DataError {}
-
-impl From<agewise_core::Error> for DataError {
-    fn from(error: agewise_core::Error) -> Self {
-        Self::Input(error)
-    }
+    text + &format!(
+        "\n`agewise data fetch {name}` downloads it; --data-dir DIR names a folder that has it"
+    )
 }

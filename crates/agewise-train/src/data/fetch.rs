@@ -1,7 +1,6 @@
 //! Downloading data sets: into a `.part` file, resumed where it broke off, checked before it gets its name.
 
 use super::{CatalogueEntry, DataError, Integrity, PublishedFile, digest_of};
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -46,42 +45,32 @@ pub enum FetchStep<'a> {
 }
 
 /// Why a data set cannot be downloaded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The data set is inside the program.
+    #[error("dataset = {0}: expected one that is not inside the program already")]
     Embedded(&'static str),
     /// A file of this machine cannot be read or written.
-    Io(PathBuf, io::Error),
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, #[source] io::Error),
     /// A file that is here cannot be checked.
-    Data(DataError),
+    #[error(transparent)]
+    Data(#[from] DataError),
     /// No address gave the right file: the file, and each address with its reason.
+    #[error("{}", unavailable(.0, .1))]
     Unavailable(PathBuf, Vec<(String, String)>),
 }
 
-impl fmt::Display for FetchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Embedded(name) => {
-                write!(f, "dataset = {name}: expected one that is not inside the program already")
-            }
-            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Data(error) => error.fmt(f),
-            Self::Unavailable(path, attempts) => {
-                write!(f, "{}: cannot be downloaded", path.display())?;
-                for (url, reason) in attempts {
-                    write!(f, "\n  {url}: {reason}")?;
-                }
-                write!(
-                    f,
-                    "\nIf this machine has no network, put the file there by hand, or name another \
-                     place with --mirror URL"
-                )
-            }
-        }
-    }
+/// What was tried for a file, and what can be done.
+fn unavailable(path: &Path, attempts: &[(String, String)]) -> String {
+    let tried: String =
+        attempts.iter().map(|(url, reason)| format!("\n  {url}: {reason}")).collect();
+    format!(
+        "{}: cannot be downloaded{tried}\nIf this machine has no network, put the file there by hand, or name another \
+         place with --mirror URL",
+        path.display()
+    )
 }
-
-impl std::error::Error for FetchError {}
 
 /// Downloads all files of a data set into `folder`; files that are there and right are left alone.
 ///
@@ -107,7 +96,7 @@ pub fn fetch(
     let one = |file: &PublishedFile| {
         let path = folder.join(file.name);
         let before = if path.is_file() {
-            match entry.verify_file(&path).map_err(FetchError::Data)? {
+            match entry.verify_file(&path)? {
                 Integrity::Published | Integrity::SameContents => {
                     return Ok((path, Fetched::AlreadyHere));
                 }

@@ -124,5 +124,5 @@ fn file_of(folder: &Path, name: &str) -> Option<PathBuf> {
 
 /// Opens a file; the error has its name.
 pub(crate) fn open(path: &Path) -> Result<File, DataError> {
-    File::open(path).map_err(|error| DataError::Io { path: path.to_path_buf(), error })
+    File::open(path).map_err(|source| DataError::Io { path: path.to_path_buf(), source })
 }
