@@ -5,7 +5,7 @@ use super::storage::models::Global;
 use super::uploads::UploadSpec;
 use crate::crypto::PublicKey;
 use crate::protocol;
-use agewise_core::{Error, Lot};
+use agewise_core::{Draw, Error};
 use tokio::sync::{oneshot, watch};
 
 /// A question; the answer never comes if it could not be stored.
@@ -23,7 +23,7 @@ pub(crate) enum Command {
     /// A client wants to take part, and has proven this draw.
     Join {
         request: protocol::JoinRequest,
-        drawn: Option<Lot>,
+        drawn: Option<Draw>,
         reply: oneshot::Sender<Result<protocol::JoinReply, Error>>,
     },
     /// A client of the cohort wants the model.

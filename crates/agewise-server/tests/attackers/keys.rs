@@ -3,7 +3,7 @@
 use crate::common::ledger;
 use crate::game::{ROUNDS, Scene, Snapshot, VILLAINS, play};
 use crate::villain::{Villain, challenge, connect, enrolment, identity};
-use agewise_core::Lot;
+use agewise_core::Draw;
 use agewise_server::crypto::Identity;
 use agewise_server::crypto::token::Token;
 use agewise_server::crypto::vrf::DrawContext;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use tonic::{Code, Request};
 
 /// The best of so many keys for the draw of a round that is announced.
-fn grind(run: &[u8], seen: &Snapshot, keys: u32) -> (Lot, Identity) {
-    let mut best: Option<(Lot, Identity)> = None;
+fn grind(run: &[u8], seen: &Snapshot, keys: u32) -> (Draw, Identity) {
+    let mut best: Option<(Draw, Identity)> = None;
     for number in 0..keys {
         let mut secret = [0xab; 32];
         secret[..4].copy_from_slice(&number.to_le_bytes());
