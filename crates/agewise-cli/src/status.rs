@@ -34,9 +34,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let reply = block_on(async {
         status(&args.coordinator, &trust, token.as_ref()).await.map_err(|error| match error {
             RemoteError::Input(error) => error.into(),
-            RemoteError::Refused(_) | RemoteError::Unreachable(_) => {
-                Failure::Io(format!("{}: {error}", args.coordinator))
-            }
+            _ => Failure::Io(format!("{}: {error}", args.coordinator)),
         })
     })?;
     if args.json {

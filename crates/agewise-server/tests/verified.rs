@@ -307,7 +307,7 @@ async fn a_client_leaves_a_coordinator_that_changes_its_commitment() {
         drop(coordinator.stop);
         coordinator.ended.await.unwrap().unwrap();
     }
-    assert_eq!(ended[0], Ok(()));
+    assert!(ended[0].is_ok(), "{ended:?}");
     assert!(
         matches!(&ended[1], Err(ClientError::Cheated(why)) if why.contains("other seeds")),
         "{ended:?}"

@@ -64,12 +64,11 @@ const KEY: &str = "client.key";
 /// The key of a client: kept in its state folder, or until the program ends.
 pub(super) fn identity(folder: Option<&Path>) -> Result<Identity, ClientError> {
     let Some(folder) = folder else {
-        return Identity::generate()
-            .map_err(|error| ClientError::State(format!("no random numbers: {error}")));
+        return Ok(Identity::generate()?);
     };
-    fs::create_dir_all(folder).map_err(|error| state_error(folder, &error))?;
+    fs::create_dir_all(folder).map_err(state_error(folder))?;
     let path = folder.join(KEY);
-    Identity::load_or_create(&path).map_err(|error| state_error(&path, &error))
+    Identity::load_or_create(&path).map_err(state_error(&path))
 }
 
 impl ClientState {
@@ -85,7 +84,7 @@ impl ClientState {
             Some(path) => match fs::read(path) {
                 Ok(bytes) => Some(serde_json::from_slice::<Self>(&bytes)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(state_error(path, &error)),
+                Err(error) => return Err(state_error(path)(error)),
             },
         };
         match (stored, name) {
@@ -116,21 +115,19 @@ impl ClientState {
             return Ok(());
         };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| state_error(folder, &error))?;
+            fs::create_dir_all(folder).map_err(state_error(folder))?;
         }
-        let text = serde_json::to_vec_pretty(self)
-            .map_err(|error| ClientError::State(format!("{}: {error}", path.display())))?;
-        write_atomically(path, &text).map_err(|error| state_error(path, &error))
+        let text =
+            serde_json::to_vec_pretty(self).map_err(|error| state_error(path)(error.into()))?;
+        write_atomically(path, &text).map_err(state_error(path))
     }
 }
 
-fn state_error(path: &Path, error: &io::Error) -> ClientError {
-    ClientError::State(format!("{}: {error}", path.display()))
+fn state_error(path: &Path) -> impl FnOnce(io::Error) -> ClientError {
+    let path = path.to_path_buf();
+    move |source| ClientError::State { path, source }
 }
 
 fn random_name() -> Result<String, ClientError> {
-    let bits = getrandom::u64().map_err(|error| {
-        ClientError::State(format!("no random numbers from the system: {error}"))
-    })?;
-    Ok(format!("client-{bits:016x}"))
+    Ok(format!("client-{:016x}", getrandom::u64()?))
 }

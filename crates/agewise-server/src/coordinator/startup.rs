@@ -63,8 +63,7 @@ pub(super) fn prepare(
     };
     let run = check_facts(&mut ledger, &config, task.parameters(), secret, options.run)?;
     let calls = config.params.limits.calls_per_second;
-    let auth =
-        Authenticator::new(run.clone(), config.params.access.tokens, calls).map_err(no_random)?;
+    let auth = Authenticator::new(run.clone(), config.params.access.tokens, calls)?;
     let keep = config.params.model.keep as usize;
     let metadata = Metadata {
         round: 0,
@@ -143,7 +142,7 @@ fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], CoordinatorError> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let mut secret = [0; 32];
-            getrandom::fill(&mut secret).map_err(no_random)?;
+            getrandom::fill(&mut secret)?;
             write_secret(path, &format!("{}\n", hex(&secret)))
                 .map_err(CoordinatorError::file(path))?;
             Ok(secret)
@@ -155,10 +154,6 @@ fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], CoordinatorError> {
 /// Under which key the anchor of a chain stands in the ledger.
 pub(crate) fn anchor_fact(chain: u64) -> String {
     format!("anchor.{chain}")
-}
-
-fn no_random(error: getrandom::Error) -> CoordinatorError {
-    CoordinatorError::Corrupt(format!("no random numbers from the system: {error}"))
 }
 
 /// Makes a folder that is only its owner's; one that is there stays as it is.
@@ -236,7 +231,7 @@ fn check_facts(
     }
     let mut run = new_run.unwrap_or_default().to_vec();
     if new_run.is_none() {
-        getrandom::fill(&mut run).map_err(no_random)?;
+        getrandom::fill(&mut run)?;
     }
     ledger.set_fact("id", &run)?;
     for (key, value) in facts {

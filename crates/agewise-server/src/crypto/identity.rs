@@ -16,9 +16,9 @@ pub struct Identity {
 
 impl Identity {
     /// A new key, from the system's random numbers.
-    pub fn generate() -> io::Result<Self> {
+    pub fn generate() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        getrandom::fill(&mut bytes)?;
         Ok(Self::from_secret(bytes))
     }
 

@@ -7,7 +7,6 @@ use crate::protocol::{hex, unhex};
 use agewise_core::Error;
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::io;
 use std::str::FromStr;
 use subtle::ConstantTimeEq as _;
 
@@ -64,10 +63,10 @@ pub struct Token {
 
 impl Token {
     /// A new one, from the system's random numbers.
-    pub fn generate() -> io::Result<Self> {
+    pub fn generate() -> Result<Self, getrandom::Error> {
         let mut token = Self { id: [0; ID_BYTES], secret: [0; SECRET_BYTES] };
-        getrandom::fill(&mut token.id).map_err(io::Error::other)?;
-        getrandom::fill(&mut token.secret).map_err(io::Error::other)?;
+        getrandom::fill(&mut token.id)?;
+        getrandom::fill(&mut token.secret)?;
         Ok(token)
     }
 
