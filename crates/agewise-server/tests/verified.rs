@@ -12,6 +12,7 @@ use agewise_server::remote::{revoke, status};
 use agewise_server::tls::Trust;
 use common::verified::{play, proven, tokens};
 use common::{Running, folder, ledger, tasks};
+use data_encoding::BASE64;
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -205,10 +206,7 @@ async fn observers_look_and_operators_revoke() {
     }
     assert!(get(page, "/healthz", "").await.contains("200"));
     // As a browser does it: any name, and the token as the password.
-    let password = base64::Engine::encode(
-        &base64::prelude::BASE64_STANDARD,
-        format!("me:{}", observer.reveal()),
-    );
+    let password = BASE64.encode(format!("me:{}", observer.reveal()).as_bytes());
     let basic = format!("Authorization: Basic {password}\r\n");
     assert!(get(page, "/", &basic).await.contains("200"));
 

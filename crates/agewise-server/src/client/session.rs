@@ -8,7 +8,6 @@ use crate::crypto::seed_chain::{Commitment, RoundSeed, SeedCheck};
 use crate::crypto::signing::{RequestSigner, sign_enrolment};
 use crate::crypto::token::Token;
 use crate::protocol::coordinator_client::CoordinatorClient;
-use crate::protocol::hex;
 use crate::protocol::{
     self, Announcement, ChallengeRequest, DrawSource, EnrolRequest, ReportHeader, State, TaskSpec,
     WatchRequest,
@@ -17,6 +16,7 @@ use crate::protocol::{ParticipationParams, ParticipationRule};
 use agewise_core::Error;
 use agewise_train::Task;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -216,7 +216,7 @@ impl Session {
             self.task = Some((spec, task));
             self.rule = None;
         }
-        let run = hex(&reply.run);
+        let run = HEXLOWER.encode(&reply.run);
         if self.state.run != run {
             // An update for another run is of no use.
             self.pending = None;

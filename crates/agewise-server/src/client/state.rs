@@ -1,12 +1,12 @@
 //! What a client remembers: its name, its key, its run, since when it waits, and what the coordinator has committed to.
 
 use super::ClientError;
-use crate::crypto::Identity;
 use crate::crypto::seed_chain::Commitment;
+use crate::crypto::{Identity, from_hex};
 use crate::protocol::name::check_name;
-use crate::protocol::{hex, unhex};
 use agewise_core::Error;
 use agewise_core::files::write_atomically;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -44,15 +44,14 @@ pub struct Remembered {
 impl From<Commitment> for Remembered {
     fn from(commitment: Commitment) -> Self {
         let Commitment { chain, anchor, next_anchor } = commitment;
-        Self { chain, anchor: hex(&anchor), next_anchor: hex(&next_anchor) }
+        Self { chain, anchor: HEXLOWER.encode(&anchor), next_anchor: HEXLOWER.encode(&next_anchor) }
     }
 }
 
 impl Remembered {
     /// `None` if the file was changed by hand.
     pub(super) fn commitment(&self) -> Option<Commitment> {
-        let seed = |text: &str| unhex(text)?.try_into().ok();
-        let (anchor, next_anchor) = (seed(&self.anchor)?, seed(&self.next_anchor)?);
+        let (anchor, next_anchor) = (from_hex(&self.anchor)?, from_hex(&self.next_anchor)?);
         Some(Commitment { chain: self.chain, anchor, next_anchor })
     }
 }

@@ -3,9 +3,9 @@
 
 use super::error::CoordinatorError;
 use super::refusal::{Reason, Refusal};
-use crate::protocol::hex;
 use agewise_core::{Error, Result as Checked};
 use agewise_train::aggregation::UpdateSource;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -47,7 +47,7 @@ impl UpdateStore {
 
     /// Where an update of a client lies once it is complete.
     pub(crate) fn place(&self, round: u64, client: u32, sha256: &[u8]) -> PathBuf {
-        let mark = hex(&sha256[..sha256.len().min(8)]);
+        let mark = HEXLOWER.encode(&sha256[..sha256.len().min(8)]);
         self.round(round).join(format!("{client}-{mark}.f32"))
     }
 }

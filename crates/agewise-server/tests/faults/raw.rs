@@ -9,8 +9,8 @@ use agewise_server::protocol::{
     ReportHeader, ReportPart, ReportReply, State, WatchRequest, join_reply, report_part,
     report_reply,
 };
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use std::sync::Mutex;
 use std::time::Duration;
 use tokio_stream::Stream;
 use tonic::transport::Channel;
@@ -78,7 +78,7 @@ impl Raw {
         let mut raw = Self::enrol(url, name).await;
         let request =
             WatchRequest { client: raw.client, run: raw.run.clone(), call_signature: None };
-        let request = raw.signer.lock().unwrap().sign(request);
+        let request = raw.signer.lock().sign(request);
         let stream = soon("listening", raw.calls.watch(request)).await.unwrap().into_inner();
         raw.announcements = Some(stream);
         raw
@@ -123,7 +123,7 @@ impl Raw {
         let (client, run) = (self.client, self.run.clone());
         let request =
             JoinRequest { client, run, round, age, proof: Vec::new(), call_signature: None };
-        let request = self.signer.lock().unwrap().sign(request);
+        let request = self.signer.lock().sign(request);
         soon("joining", self.calls.join(request)).await.unwrap().into_inner()
     }
 
@@ -136,7 +136,7 @@ impl Raw {
     pub(crate) fn fetch_request(&self, round: u64) -> FetchModelRequest {
         let (client, run) = (self.client, self.run.clone());
         let request = FetchModelRequest { client, run, round, call_signature: None };
-        self.signer.lock().unwrap().sign(request)
+        self.signer.lock().sign(request)
     }
 
     pub(crate) async fn fetch(&mut self, round: u64) -> Vec<f32> {
@@ -168,7 +168,7 @@ impl Raw {
 
     /// The header with a signature of this moment.
     fn sign(&self, header: ReportHeader) -> ReportHeader {
-        self.signer.lock().unwrap().sign(header)
+        self.signer.lock().sign(header)
     }
 
     /// An update in which every number is the same: its header and its data.

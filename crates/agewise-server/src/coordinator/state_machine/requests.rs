@@ -9,9 +9,10 @@ use crate::coordinator::refusal::{CallError, Reason, Refusal};
 use crate::coordinator::storage::models::Global;
 use crate::native;
 use crate::protocol::{
-    self, AgeCount, FetchModelRequest, RoundSummary, StatusReply, TaskSpec, WatchRequest, hex,
+    self, AgeCount, FetchModelRequest, RoundSummary, StatusReply, TaskSpec, WatchRequest,
 };
 use agewise_core::Error;
+use data_encoding::HEXLOWER;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -123,7 +124,7 @@ impl Driver {
     pub(super) fn check_client(&self, client: u32, run: &[u8]) -> Result<(), CallError> {
         if run != self.deps.run {
             let expected = format!("{}: enrol again", self.run_name());
-            let error = Error::new("run", hex(&run[..run.len().min(16)]), expected);
+            let error = Error::new("run", HEXLOWER.encode(&run[..run.len().min(16)]), expected);
             return Err(CallError::NotEnrolled(error));
         }
         if !self.selection.knows(client) {
@@ -141,7 +142,7 @@ impl Driver {
     }
 
     pub(super) fn run_name(&self) -> String {
-        hex(&self.deps.run)
+        HEXLOWER.encode(&self.deps.run)
     }
 
     /// The member of the round under way.
