@@ -1,6 +1,6 @@
 //! Plays the seeds of every target, and a few thousand seeded mutations of it.
 
-use agewise_core::{Lots, Seed, Stream};
+use agewise_core::{Draws, Seed, Stream};
 use agewise_fuzz::TARGETS;
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn the_seeds_break_nothing() {
             for mutation in 0..MUTATIONS {
                 target(&mutated(
                     &bytes,
-                    Lots::new(Seed(number), Stream::custom(1 << 16), mutation),
+                    Draws::new(Seed(number), Stream::custom(1 << 16), mutation),
                 ));
             }
         }
@@ -30,9 +30,9 @@ fn the_seeds_break_nothing() {
 }
 
 /// The bytes with a few of them changed, cut off somewhere in one case of four.
-fn mutated(bytes: &[u8], lots: Lots) -> Vec<u8> {
+fn mutated(bytes: &[u8], draws: Draws) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let draw = |number: u64| lots.of(number).bits() as usize;
+    let draw = |number: u64| draws.of(number).bits() as usize;
     for change in 0..=draw(0) as u64 % 4 {
         if !bytes.is_empty() {
             let place = draw(2 * change + 1) % bytes.len();

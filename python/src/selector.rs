@@ -5,7 +5,7 @@ use crate::figures::Figures;
 use agewise::selection::metrics::Participation;
 use agewise::selection::theory::WINDOW_LENGTHS;
 use agewise::selection::{
-    self, Availability, Cohort, EmptyCohort, Error, LossNeed, Lots, Policy, PolicySpec, ProbeKind,
+    self, Availability, Cohort, Draws, EmptyCohort, Error, LossNeed, Policy, PolicySpec, ProbeKind,
     Report, Seed, SelectorState, SettingParams, Sizes, Start, Stream, Weighting, build_policy,
     find_policy,
 };
@@ -435,11 +435,11 @@ impl Client {
             let expected = format!("a whole number from 0 to {LAST_ROUND}");
             return Err(bad_input(Error::new("round", round, expected)));
         }
-        let lot = Lots::new(self.seed, Stream::LOT, round).of(u64::from(self.number));
+        let draw = Draws::new(self.seed, Stream::DRAW, round).of(u64::from(self.number));
         // Made with such a rule only. Some rules look at all rounds before.
         Ok(py.detach(|| {
             let rule = self.policy.local_rule();
-            rule.is_some_and(|rule| rule.takes_part(round, self.number, age, lot))
+            rule.is_some_and(|rule| rule.takes_part(round, self.number, age, draw))
         }))
     }
 }

@@ -141,7 +141,7 @@ impl From<RemoteError> for Failure {
         match why {
             RemoteError::Input(error) => error.into(),
             RemoteError::Refused(_) => Self::BadInput(why.to_string()),
-            RemoteError::Unreachable(_) => Self::Io(why.to_string()),
+            RemoteError::Unreachable(_) | RemoteError::Failed(_) => Self::Io(why.to_string()),
         }
     }
 }

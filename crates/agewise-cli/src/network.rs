@@ -222,10 +222,8 @@ pub(crate) async fn told_to_stop() {
 impl From<ClientError> for Failure {
     fn from(why: ClientError) -> Self {
         match why {
-            ClientError::Input(_) => Self::BadInput(why.to_string()),
-            ClientError::Refused(_) | ClientError::Cheated(_) | ClientError::State(_) => {
-                Self::Io(why.to_string())
-            }
+            ClientError::Input(error) => error.into(),
+            _ => Self::Io(why.to_string()),
         }
     }
 }

@@ -3,10 +3,10 @@
 use super::network::{TokenArgs, TrustArgs, block_on};
 use super::table::table;
 use super::{Failure, print};
-use agewise_server::protocol::hex;
 use agewise_server::protocol::{State, StatusReply};
 use agewise_server::remote::{RemoteError, status};
 use clap::Args;
+use data_encoding::HEXLOWER;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -34,9 +34,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     let reply = block_on(async {
         status(&args.coordinator, &trust, token.as_ref()).await.map_err(|error| match error {
             RemoteError::Input(error) => error.into(),
-            RemoteError::Refused(_) | RemoteError::Unreachable(_) => {
-                Failure::Io(format!("{}: {error}", args.coordinator))
-            }
+            _ => Failure::Io(format!("{}: {error}", args.coordinator)),
         })
     })?;
     if args.json {
@@ -148,7 +146,7 @@ fn as_json(reply: &StatusReply) -> serde_json::Value {
         .collect();
     let ages: Vec<_> = reply.ages.iter().map(|count| json!([count.age, count.clients])).collect();
     json!({
-        "run": hex(&reply.run),
+        "run": HEXLOWER.encode(&reply.run),
         "state": state_name(reply.state()),
         "round": reply.round,
         "rounds": reply.rounds,

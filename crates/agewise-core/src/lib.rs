@@ -47,7 +47,7 @@ pub use policy::{
     Probe, ProbeKind, Ranking,
 };
 pub use population::{Population, PopulationState};
-pub use random::{Chance, CoarseRanks, Lot, Lots, Ranks, Seed, Sequence, Stream};
+pub use random::{Chance, CoarseRanks, Draw, Draws, Ranks, Seed, Sequence, Stream};
 pub use reports::{Report, Reports};
 pub use round::{Availability, Pick, Round};
 pub use selector::{Cohort, Selector, SelectorState};

@@ -3,7 +3,7 @@
 //!
 //! A policy run at round `t` needs nothing from rounds before `t`, a client needs nothing from other
 //! clients, and threads need nothing from each other. That is what makes a resumed run continue
-//! exactly, and what lets a client draw the same lot at home that the simulator draws for it.
+//! exactly, and what lets a client make at home the very draw that the simulator makes for it.
 //!
 //! The function is the SplitMix64 finaliser (two multiply-xorshift steps, which is what makes that
 //! generator pass BigCrush) over a Weyl sequence of client numbers. Both the start of the sequence and
@@ -27,15 +27,15 @@ pub struct Seed(pub u64);
 pub struct Stream(u64);
 
 impl Stream {
-    /// The lot with which a client decides, and which breaks ties: shared by all policies, so that
+    /// The draw by which a client decides, and which breaks ties: shared by all policies, so that
     /// policies compared under one seed see common random numbers.
-    pub const LOT: Self = Self(1);
+    pub const DRAW: Self = Self(1);
     /// The client that is forced into an empty cohort.
     pub const FORCED: Self = Self(2);
     /// The first ages of a stationary start.
     pub const FIRST_AGE: Self = Self(3);
-    /// The draws of the `probabilistic` policy (indexed by draw, not by client).
-    pub const DRAW: Self = Self(4);
+    /// The draws of the `probabilistic` policy (indexed by pick, not by client).
+    pub const BY_SIZE: Self = Self(4);
     /// Data sizes drawn from a law.
     pub const SIZE: Self = Self(5);
     /// The slow reshuffling of phases.
@@ -51,26 +51,26 @@ impl Stream {
 
 /// A number in [0, 1) that decides for one client in one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lot(u64);
+pub struct Draw(u64);
 
-impl Lot {
-    /// A lot from 64 uniform random bits, for example the output of a verifiable random function.
+impl Draw {
+    /// A draw from 64 uniform random bits, for example the output of a verifiable random function.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The lot as a number in [0, 1), with 53 bits.
+    /// The draw as a number in [0, 1), with 53 bits.
     pub fn unit(self) -> f64 {
         (self.0 >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// The 64 bits of the lot, for ranking clients against each other.
+    /// The 64 bits of the draw, for ranking clients against each other.
     pub const fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// A probability ready to be compared with lots: `chance.wins(lot)` is exactly `lot.unit() < p`.
+/// A probability ready to be compared with draws: `chance.wins(draw)` is exactly `draw.unit() < p`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chance(u64);
 
@@ -86,22 +86,22 @@ impl Chance {
         Self((p * (1u64 << 53) as f64).ceil() as u64)
     }
 
-    /// Whether this lot wins.
+    /// Whether this draw wins.
     #[inline]
-    pub const fn wins(self, lot: Lot) -> bool {
-        (lot.0 >> 11) < self.0
+    pub const fn wins(self, draw: Draw) -> bool {
+        (draw.0 >> 11) < self.0
     }
 }
 
-/// The lots of all clients in one round of one stream.
+/// The draws of all clients in one round of one stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lots {
+pub struct Draws {
     start: u64,
     twist: u64,
 }
 
-impl Lots {
-    /// The lots of `round` in `stream` under `seed`.
+impl Draws {
+    /// The draws of `round` in `stream` under `seed`.
     pub fn new(seed: Seed, stream: Stream, round: u64) -> Self {
         let mut key = mix(seed.0 ^ 0xA6E5_1CE0_F0C1_1E57);
         key = mix(key.wrapping_add(stream.0.wrapping_mul(GOLDEN)));
@@ -109,14 +109,14 @@ impl Lots {
         Self { start: key, twist: mix(key ^ GOLDEN) }
     }
 
-    /// The lot of one client (or of one draw, in streams that count draws).
+    /// The draw of one client (or of one pick, in streams that count picks).
     #[inline]
-    pub const fn of(&self, index: u64) -> Lot {
+    pub const fn of(&self, index: u64) -> Draw {
         let mut z = self.start.wrapping_add(index.wrapping_mul(GOLDEN));
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z ^= self.twist;
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        Lot(z ^ (z >> 31))
+        Draw(z ^ (z >> 31))
     }
 
     /// 64 random bits by one long multiplication instead of two short ones (the step of wyrand): for passes over
@@ -132,19 +132,19 @@ impl Lots {
     /// distributions that need more than one number; works with `rand` and `rand_distr`.
     pub fn sequence(&self, index: u64) -> Sequence {
         let key = self.of(index).0;
-        Sequence { lots: Self { start: key, twist: mix(key ^ self.twist) }, next: 0 }
+        Sequence { draws: Self { start: key, twist: mix(key ^ self.twist) }, next: 0 }
     }
 }
 
 /// A random order of all clients in one round.
 ///
-/// A rank is 8 coarse bits and 56 fine ones from the client's own lot: who compares all clients needs the fine ones
+/// A rank is 8 coarse bits and 56 fine ones from the client's own draw: who compares all clients needs the fine ones
 /// only where the coarse ones do not tell. The coarse bits of 64 clients lie in 8 words, so that all of them are
 /// compared at once ([`CoarseRanks`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
-    coarse: Lots,
-    fine: Lots,
+    coarse: Draws,
+    fine: Draws,
 }
 
 impl Ranks {
@@ -153,8 +153,8 @@ impl Ranks {
 
     /// The order of a round.
     pub fn new(seed: Seed, round: u64) -> Self {
-        let lots = |stream| Lots::new(seed, stream, round);
-        Self { coarse: lots(Stream::RANK), fine: lots(Stream::LOT) }
+        let draws = |stream| Draws::new(seed, stream, round);
+        Self { coarse: draws(Stream::RANK), fine: draws(Stream::DRAW) }
     }
 
     /// The coarse bits of the clients 64 `block` to 64 `block` + 63.
@@ -210,10 +210,10 @@ impl CoarseRanks {
     }
 }
 
-/// A sequence of random numbers, made by [`Lots::sequence`].
+/// A sequence of random numbers, made by [`Draws::sequence`].
 #[derive(Debug, Clone)]
 pub struct Sequence {
-    lots: Lots,
+    draws: Draws,
     next: u64,
 }
 
@@ -225,7 +225,7 @@ impl TryRng for Sequence {
     }
 
     fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        let bits = self.lots.of(self.next).0;
+        let bits = self.draws.of(self.next).0;
         self.next = self.next.wrapping_add(1);
         Ok(bits)
     }
@@ -253,18 +253,18 @@ mod tests {
 
     #[test]
     fn chance_is_the_comparison_of_the_unit_number() {
-        let lots = Lots::new(Seed(1), Stream::LOT, 7);
+        let draws = Draws::new(Seed(1), Stream::DRAW, 7);
         for p in [0.0, 1e-300, 0.15, 1.0 / 3.0, 0.5, 1.0 - f64::EPSILON / 2.0, 1.0] {
             let chance = Chance::new(p);
             for client in 0..2_000 {
-                let lot = lots.of(client);
-                assert_eq!(chance.wins(lot), lot.unit() < p, "p = {p}, lot = {}", lot.unit());
+                let draw = draws.of(client);
+                assert_eq!(chance.wins(draw), draw.unit() < p, "p = {p}, draw = {}", draw.unit());
             }
-            // The lots next to the threshold itself, which random ones never hit.
+            // The draws next to the threshold itself, which random ones never hit.
             let threshold = (p * (1u64 << 53) as f64) as u64;
             for k in threshold.saturating_sub(2)..=(threshold + 2).min((1 << 53) - 1) {
-                let lot = Lot::from_bits(k << 11);
-                assert_eq!(chance.wins(lot), lot.unit() < p);
+                let draw = Draw::from_bits(k << 11);
+                assert_eq!(chance.wins(draw), draw.unit() < p);
             }
         }
         assert_eq!(Chance::new(1.0), Chance::CERTAIN);
@@ -274,16 +274,16 @@ mod tests {
     /// Pearson's statistic over 256 cells for 2^16 numbers, along each coordinate and along
     /// differences: the 99.99% quantile of chi-square with 255 degrees of freedom is 347.
     #[test]
-    fn lots_are_uniform_along_every_coordinate() {
+    fn draws_are_uniform_along_every_coordinate() {
         let count = 1u64 << 16;
-        let by_client = |i: u64| Lots::new(Seed(3), Stream::LOT, 5).of(i);
-        let by_round = |i: u64| Lots::new(Seed(3), Stream::LOT, i).of(17);
-        let by_seed = |i: u64| Lots::new(Seed(i), Stream::LOT, 5).of(17);
-        let by_stream = |i: u64| Lots::new(Seed(3), Stream::custom(i), 5).of(17);
-        let diagonal = |i: u64| Lots::new(Seed(3), Stream::LOT, i).of(i);
-        let quick = |i: u64| Lot(Lots::new(Seed(3), Stream::RANK, 5).quick(i));
-        let quick_by_round = |i: u64| Lot(Lots::new(Seed(3), Stream::RANK, i).quick(17));
-        let walks: [(&str, &dyn Fn(u64) -> Lot); 7] = [
+        let by_client = |i: u64| Draws::new(Seed(3), Stream::DRAW, 5).of(i);
+        let by_round = |i: u64| Draws::new(Seed(3), Stream::DRAW, i).of(17);
+        let by_seed = |i: u64| Draws::new(Seed(i), Stream::DRAW, 5).of(17);
+        let by_stream = |i: u64| Draws::new(Seed(3), Stream::custom(i), 5).of(17);
+        let diagonal = |i: u64| Draws::new(Seed(3), Stream::DRAW, i).of(i);
+        let quick = |i: u64| Draw(Draws::new(Seed(3), Stream::RANK, 5).quick(i));
+        let quick_by_round = |i: u64| Draw(Draws::new(Seed(3), Stream::RANK, i).quick(17));
+        let walks: [(&str, &dyn Fn(u64) -> Draw); 7] = [
             ("quick, client", &quick),
             ("quick, round", &quick_by_round),
             ("client", &by_client),
@@ -314,14 +314,15 @@ mod tests {
 
     #[test]
     fn flipping_one_input_bit_flips_half_of_the_output_bits() {
-        let lot = |seed, round, client| Lots::new(Seed(seed), Stream::LOT, round).of(client).bits();
+        let draw =
+            |seed, round, client| Draws::new(Seed(seed), Stream::DRAW, round).of(client).bits();
         for bit in 0..32 {
             let mut flips = [0u32; 3];
             for k in 0..1_000u64 {
-                let base = lot(k, k, k);
-                flips[0] += (base ^ lot(k ^ (1 << bit), k, k)).count_ones();
-                flips[1] += (base ^ lot(k, k ^ (1 << bit), k)).count_ones();
-                flips[2] += (base ^ lot(k, k, k ^ (1 << bit))).count_ones();
+                let base = draw(k, k, k);
+                flips[0] += (base ^ draw(k ^ (1 << bit), k, k)).count_ones();
+                flips[1] += (base ^ draw(k, k ^ (1 << bit), k)).count_ones();
+                flips[2] += (base ^ draw(k, k, k ^ (1 << bit))).count_ones();
             }
             for total in flips {
                 // 64,000 fair bits: mean 32,000, sd 126; 6 sd allowed.
@@ -363,15 +364,15 @@ mod tests {
 
     #[test]
     fn sequences_repeat_and_differ_between_clients() {
-        let lots = Lots::new(Seed(9), Stream::SIZE, 0);
+        let draws = Draws::new(Seed(9), Stream::SIZE, 0);
         let take = |client| {
-            let mut sequence = lots.sequence(client);
+            let mut sequence = draws.sequence(client);
             (0..4).map(|_| sequence.next_u64()).collect::<Vec<_>>()
         };
         assert_eq!(take(3), take(3));
         assert_ne!(take(3), take(4));
         let mut bytes = [0u8; 11];
-        lots.sequence(3).fill_bytes(&mut bytes);
+        draws.sequence(3).fill_bytes(&mut bytes);
         assert_eq!(bytes[..8], take(3)[0].to_le_bytes());
     }
 }

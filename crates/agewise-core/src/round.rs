@@ -3,7 +3,7 @@
 use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::policy::Policy;
-use crate::random::{Lots, Seed, Stream};
+use crate::random::{Draws, Seed, Stream};
 use crate::reports::Reports;
 use crate::setting::{EmptyCohort, Setting, check_length};
 use crate::sizes::Sizes;
@@ -122,8 +122,8 @@ impl<'a> Round<'a> {
     }
 
     /// The random numbers of this round in one stream.
-    pub fn lots(&self, stream: Stream) -> Lots {
-        Lots::new(self.seed, stream, self.number())
+    pub fn draws(&self, stream: Stream) -> Draws {
+        Draws::new(self.seed, stream, self.number())
     }
 
     /// The seed of the run, for randomness that does not belong to one round.
@@ -175,8 +175,8 @@ impl<'a> Round<'a> {
 
     /// The client that has to take part if nobody wants to: a random one of those that are available.
     pub fn forced_client(&self) -> Option<u32> {
-        let lots = self.lots(Stream::FORCED);
-        self.available().min_by_key(|&client| lots.of(u64::from(client)))
+        let draws = self.draws(Stream::FORCED);
+        self.available().min_by_key(|&client| draws.of(u64::from(client)))
     }
 
     /// The weights of a cohort, or of those of its members that reported.

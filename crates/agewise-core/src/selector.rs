@@ -9,7 +9,7 @@ use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::policy::{Policy, PolicySpec, PolicyVariant, Probe};
 use crate::population::{Population, PopulationState};
-use crate::random::{Lots, Seed, Stream};
+use crate::random::{Draws, Seed, Stream};
 use crate::reports::{Report, Reports};
 use crate::round::{Availability, Pick, Round};
 use crate::setting::{Setting, Start};
@@ -141,7 +141,7 @@ impl Selector {
         if redraws == 0 {
             return Err(Error::new("redraws", redraws, "1 or more"));
         }
-        let seeds = Lots::new(self.seed, REDRAW, self.round());
+        let seeds = Draws::new(self.seed, REDRAW, self.round());
         let mut mean = vec![0.0; self.population.clients() as usize];
         for redraw in 0..u64::from(redraws) {
             let round = self.population.view(Seed(seeds.of(redraw).bits()), availability)?;

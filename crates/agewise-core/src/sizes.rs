@@ -1,7 +1,7 @@
 //! Data sizes of the clients: d_i, and the shares q_i = d_i / sum d that the objective gives them.
 
 use crate::error::{Error, Result};
-use crate::random::{Lots, Seed, Stream};
+use crate::random::{Draws, Seed, Stream};
 use rand_distr::{Distribution, LogNormal, Zeta};
 use std::fmt;
 use std::str::FromStr;
@@ -258,7 +258,7 @@ impl SizeDistribution {
             let expected = format!("at most {MOST_DRAWN_SIZES} with sizes {self}, or sizes equal");
             return Err(Error::new("clients", clients, expected));
         }
-        let lots = Lots::new(seed, Stream::SIZE, 0);
+        let draws = Draws::new(seed, Stream::SIZE, 0);
         let wrong = |error: &dyn fmt::Display| Error::new("sizes", self, error.to_string());
         let draw = |sample: &dyn Fn(u32) -> f64| {
             Sizes::new((0..clients).map(|c| sample(c).min(LARGEST_SIZE)).collect())
@@ -267,11 +267,11 @@ impl SizeDistribution {
             Self::Equal => Ok(Sizes::equal(clients)),
             Self::Zipf(a) => {
                 let law = Zeta::new(a).map_err(|e| wrong(&e))?;
-                draw(&|client| law.sample(&mut lots.sequence(u64::from(client))))
+                draw(&|client| law.sample(&mut draws.sequence(u64::from(client))))
             }
             Self::LogNormal(s) => {
                 let law = LogNormal::new(0.0, s).map_err(|e| wrong(&e))?;
-                draw(&|client| law.sample(&mut lots.sequence(u64::from(client))))
+                draw(&|client| law.sample(&mut draws.sequence(u64::from(client))))
             }
         }
     }

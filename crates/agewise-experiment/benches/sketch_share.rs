@@ -6,7 +6,7 @@
 
 mod made_up;
 
-use agewise_core::{Lots, Seed, Stream};
+use agewise_core::{Draws, Seed, Stream};
 use agewise_experiment::{Experiment, ExperimentParams, TrainingParams};
 use agewise_train::Threads;
 use std::error::Error;
@@ -66,8 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Clients of ten kinds, with noise of their own: like updates of clients with few labels.
 fn sketch(client: u64) -> Vec<f32> {
-    let kind = Lots::new(Seed(client % 10), Stream::custom(900), 0);
-    let own = Lots::new(Seed(client), Stream::custom(901), 0);
+    let kind = Draws::new(Seed(client % 10), Stream::custom(900), 0);
+    let own = Draws::new(Seed(client), Stream::custom(901), 0);
     let number = |index: u64| (kind.of(index).unit() + own.of(index).unit() - 1.0) as f32;
     (0..WIDTH as u64).map(number).collect()
 }

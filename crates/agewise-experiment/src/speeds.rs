@@ -3,7 +3,7 @@
 //! A client's duration is the number of samples that it trains in a round, divided by its speed. Nothing is waited for:
 //! durations are what policies that look at them are told, the same for all policies of a seed.
 
-use agewise_core::{Error, Lots, Result, Seed, SizeDistribution, Sizes, Stream};
+use agewise_core::{Draws, Error, Result, Seed, SizeDistribution, Sizes, Stream};
 use std::fmt;
 use std::str::FromStr;
 
@@ -32,7 +32,7 @@ impl SpeedDistribution {
     /// The speeds of a population in samples per second; that of a client depends on the seed and on its number alone.
     pub(crate) fn draw(self, clients: u32, seed: Seed) -> Result<Vec<f64>> {
         // The distribution is that of sizes, under a seed of its own: clients with much data are not therefore fast.
-        let seed = Seed(Lots::new(seed, SPEED, 0).of(0).bits());
+        let seed = Seed(Draws::new(seed, SPEED, 0).of(0).bits());
         let relative = match self {
             Self::Equal => Sizes::equal(clients),
             Self::LogNormal(spread) => SizeDistribution::LogNormal(spread).draw(clients, seed)?,

@@ -1,12 +1,12 @@
 //! What happens to clients: they are offline, drop out, join and leave.
 //!
-//! Everything is drawn from lots of its own streams, so it is the same for every policy under one seed.
+//! Everything is drawn from draws of its own streams, so it is the same for every policy under one seed.
 
 mod selector;
 
 pub(crate) use selector::{OLDEST, Selected, WorldSelector};
 
-use agewise_core::{Chance, Error, Lots, Result, Seed, Stream};
+use agewise_core::{Chance, Draws, Error, Result, Seed, Stream};
 use std::fmt;
 use std::str::FromStr;
 
@@ -122,8 +122,8 @@ impl World {
     pub(crate) fn starts_online(&self, client: u32) -> bool {
         match self.availability {
             Availability::OnOff { up, down } => {
-                let lot = Lots::new(self.seed, ONLINE, u64::MAX).of(u64::from(client));
-                Chance::new(up / (up + down)).wins(lot)
+                let draw = Draws::new(self.seed, ONLINE, u64::MAX).of(u64::from(client));
+                Chance::new(up / (up + down)).wins(draw)
             }
             _ => true,
         }
@@ -131,7 +131,7 @@ impl World {
 
     /// The world in one round.
     pub(crate) fn at(&self, round: u64) -> RoundWorld {
-        let lots = |stream| Lots::new(self.seed, stream, round);
+        let draws = |stream| Draws::new(self.seed, stream, round);
         let (going_off, coming_on) = match self.availability {
             Availability::OnOff { up, down } => (Chance::new(1.0 / up), Chance::new(1.0 / down)),
             _ => (Chance::NEVER, Chance::NEVER),
@@ -139,11 +139,11 @@ impl World {
         RoundWorld {
             availability: self.availability,
             round,
-            online: lots(ONLINE),
-            switch: lots(SWITCH),
-            dropout_lots: lots(DROPOUT),
-            leave_lots: lots(LEAVE),
-            time_zones: Lots::new(self.seed, TIME_ZONE, 0),
+            online: draws(ONLINE),
+            switch: draws(SWITCH),
+            dropout_draws: draws(DROPOUT),
+            leave_draws: draws(LEAVE),
+            time_zones: Draws::new(self.seed, TIME_ZONE, 0),
             chance: match self.availability {
                 Availability::Bernoulli(p) => Chance::new(p),
                 _ => Chance::CERTAIN,
@@ -161,11 +161,11 @@ impl World {
 pub(crate) struct RoundWorld {
     availability: Availability,
     round: u64,
-    online: Lots,
-    switch: Lots,
-    dropout_lots: Lots,
-    leave_lots: Lots,
-    time_zones: Lots,
+    online: Draws,
+    switch: Draws,
+    dropout_draws: Draws,
+    leave_draws: Draws,
+    time_zones: Draws,
     chance: Chance,
     going_off: Chance,
     coming_on: Chance,
@@ -196,8 +196,8 @@ impl RoundWorld {
 
     /// The memory of a client at the beginning of this round, from that of the last.
     pub(crate) fn switched(&self, client: u32, online: bool) -> bool {
-        let lot = self.switch.of(u64::from(client));
-        if online { !self.going_off.wins(lot) } else { self.coming_on.wins(lot) }
+        let draw = self.switch.of(u64::from(client));
+        if online { !self.going_off.wins(draw) } else { self.coming_on.wins(draw) }
     }
 
     /// Whether a client is online; `remembered` is its memory, if there is one.
@@ -217,12 +217,12 @@ impl RoundWorld {
 
     /// Whether a selected client never reports.
     pub(crate) fn drops_out(&self, client: u32) -> bool {
-        self.dropout.wins(self.dropout_lots.of(u64::from(client)))
+        self.dropout.wins(self.dropout_draws.of(u64::from(client)))
     }
 
     /// Whether a client leaves for good before this round.
     pub(crate) fn leaves(&self, client: u32) -> bool {
-        self.leave.wins(self.leave_lots.of(u64::from(client)))
+        self.leave.wins(self.leave_draws.of(u64::from(client)))
     }
 }
 

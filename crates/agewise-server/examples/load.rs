@@ -5,7 +5,7 @@
 
 use agewise_core::{Error, Result};
 use agewise_server::client::swarm::{self, SwarmParams};
-use agewise_server::client::{ClientError, Event, TaskProvider};
+use agewise_server::client::{Event, TaskProvider};
 use agewise_server::crypto::token::Token;
 use agewise_server::protocol::TaskSpec;
 use agewise_server::test_support::Numbers;
@@ -136,7 +136,7 @@ async fn run(
     authority: Vec<u8>,
     tokens: Vec<Token>,
     swarms: usize,
-) -> std::result::Result<Seen, ClientError> {
+) -> std::result::Result<Seen, Box<dyn AnyError>> {
     let clients = tokens.len();
     let (sender, events) = unbounded_channel();
     let seen = tokio::spawn(Seen::all(events));
@@ -153,12 +153,9 @@ async fn run(
     }
     drop(sender);
     while let Some(ended) = running.join_next().await {
-        match ended {
-            Ok(ended) => ended?,
-            Err(error) => return Err(ClientError::State(format!("a swarm ended: {error}"))),
-        }
+        ended??;
     }
-    seen.await.map_err(|error| ClientError::State(error.to_string()))
+    Ok(seen.await?)
 }
 
 fn main() -> std::result::Result<(), Box<dyn AnyError>> {

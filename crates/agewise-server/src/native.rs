@@ -8,7 +8,8 @@ use agewise_train::data::{Dataset, ImageShape, Partition, PixelNormalization};
 use agewise_train::local::{LocalTraining, LocalTrainingParams};
 use agewise_train::model::ModelSpec;
 use agewise_train::{NativeTask, Task};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// The coordinator's task: a model of the zoo, with the test images of a data set.
 pub fn coordinator_task(
@@ -58,7 +59,7 @@ impl SharedImages {
 
     /// The task that the coordinator tells, over all images.
     fn prepare(&self, spec: &TaskSpec) -> Result<NativeTask> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let dataset = match &*state {
             Prepared::For(known) if known.0 == *spec => return Ok(known.1.clone()),
             Prepared::For(known) => known.1.dataset(),

@@ -1,38 +1,31 @@
 //! How a run goes, asked from outside, and what an operator does from there.
 
-use crate::client::endpoint;
+use crate::client::{endpoint, with_causes};
 use crate::crypto::token::Token;
 use crate::protocol::coordinator_client::CoordinatorClient;
 use crate::protocol::{RevokeRequest, StatusReply, StatusRequest};
 use crate::tls::Trust;
 use agewise_core::Error;
-use std::fmt;
 use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 /// Why there is no answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The address cannot be used.
-    Input(Error),
-    /// The coordinator does not want to.
+    #[error(transparent)]
+    Input(#[from] Error),
+    /// The coordinator refuses the request.
+    #[error("refused: {0}")]
     Refused(String),
-    /// There is no answer.
-    Unreachable(String),
+    /// There is no connection.
+    #[error("no answer: {}", with_causes(.0))]
+    Unreachable(#[from] tonic::transport::Error),
+    /// The call failed on its way, or the coordinator cannot answer it now.
+    #[error("no answer: {}", .0.message())]
+    Failed(#[source] Status),
 }
-
-impl fmt::Display for RemoteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Input(error) => error.fmt(f),
-            Self::Refused(why) => write!(f, "refused: {why}"),
-            Self::Unreachable(why) => write!(f, "no answer: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for RemoteError {}
 
 /// Asks a coordinator how its run goes, with the token of an observer where that is needed.
 pub async fn status(
@@ -42,7 +35,7 @@ pub async fn status(
 ) -> Result<StatusReply, RemoteError> {
     let mut coordinator = connect(url, trust).await?;
     let reply = coordinator.status(bearing(StatusRequest {}, token)).await;
-    reply.map(tonic::Response::into_inner).map_err(|status| no_answer(&status))
+    reply.map(tonic::Response::into_inner).map_err(no_answer)
 }
 
 /// Shuts out a client by its name, or a token by its public part. Says what was shut out.
@@ -55,15 +48,11 @@ pub async fn revoke(
     let mut coordinator = connect(url, trust).await?;
     let request = RevokeRequest { who: who.to_string() };
     let reply = coordinator.revoke(bearing(request, token)).await;
-    reply.map(|reply| reply.into_inner().revoked).map_err(|status| no_answer(&status))
+    reply.map(|reply| reply.into_inner().revoked).map_err(no_answer)
 }
 
 async fn connect(url: &str, trust: &Trust) -> Result<CoordinatorClient<Channel>, RemoteError> {
-    let endpoint = endpoint(url, trust).map_err(RemoteError::Input)?;
-    let channel = endpoint.connect().await;
-    let channel =
-        channel.map_err(|error| RemoteError::Unreachable(crate::client::with_causes(&error)))?;
-    Ok(CoordinatorClient::new(channel))
+    Ok(CoordinatorClient::new(endpoint(url, trust)?.connect().await?))
 }
 
 /// A request that has to be answered soon, with a token.
@@ -77,11 +66,11 @@ fn bearing<T>(message: T, token: Option<&Token>) -> Request<T> {
     request
 }
 
-fn no_answer(status: &Status) -> RemoteError {
+fn no_answer(status: Status) -> RemoteError {
     match status.code() {
         Code::Unauthenticated | Code::PermissionDenied | Code::InvalidArgument => {
             RemoteError::Refused(status.message().to_string())
         }
-        _ => RemoteError::Unreachable(status.message().to_string()),
+        _ => RemoteError::Failed(status),
     }
 }

@@ -6,7 +6,7 @@
 //! then right on average, with an error that falls with the root of the width.
 
 use crate::task::Task;
-use agewise_core::{Error, Lots, Result, Seed, Stream};
+use agewise_core::{Draws, Error, Result, Seed, Stream};
 use std::ops::Range;
 
 /// Where parameters go, and with which sign.
@@ -40,9 +40,9 @@ impl Sketcher {
 
     fn folding(layer: Range<usize>, width: u32, seed: Seed) -> Self {
         let folds = (layer.len() > width as usize).then(|| {
-            let lots = Lots::new(seed, FOLDS, 0);
+            let draws = Draws::new(seed, FOLDS, 0);
             let fold = |parameter: usize| {
-                let bits = lots.of(parameter as u64).bits();
+                let bits = draws.of(parameter as u64).bits();
                 let sign = if bits & 1 == 0 { 1.0 } else { -1.0 };
                 ((bits >> 32) as u32 % width, sign)
             };

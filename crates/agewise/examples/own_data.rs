@@ -7,12 +7,12 @@ use agewise::train::data::{Dataset, ImageShape, Images};
 
 /// Pictures of 8 by 8 pixels with a bright row; the row is the label.
 fn rows(count: u32) -> Result<Images> {
-    let lots = Lots::new(Seed(5), Stream::custom(1 << 16), u64::from(count));
+    let draws = Draws::new(Seed(5), Stream::custom(1 << 16), u64::from(count));
     let (mut pixels, mut labels) = (Vec::new(), Vec::new());
     for picture in 0..count {
         let label = picture % 8;
         for pixel in 0..64 {
-            let noise = lots.of(u64::from(picture * 64 + pixel)).unit() * 160.0;
+            let noise = draws.of(u64::from(picture * 64 + pixel)).unit() * 160.0;
             pixels.push(noise as u8 + if pixel / 8 == label { 80 } else { 0 });
         }
         labels.push(label as u8);

@@ -17,9 +17,9 @@ impl Policy for OldestOf {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
         let m = round.setting().cohort() as usize;
         // A random number for each client and round; streams from 2^16 on are free.
-        let lots = round.lots(Stream::custom(1 << 16));
+        let draws = round.draws(Stream::custom(1 << 16));
         let mut clients: Vec<u32> = round.available().collect();
-        clients.sort_by_key(|&client| lots.of(u64::from(client)));
+        clients.sort_by_key(|&client| draws.of(u64::from(client)));
         clients.truncate(self.factor * m);
         // A stable sort: among clients of one age the order stays random.
         clients.sort_by_key(|&client| Reverse(round.ages().of(client)));

@@ -1,7 +1,7 @@
 //! The names that most programs need: `use agewise::prelude::*`.
 
 pub use agewise_core::{
-    Availability, Cohort, Error, Lots, Needs, Pick, Policy, PolicySpec, PolicyVariant, Population,
+    Availability, Cohort, Draws, Error, Needs, Pick, Policy, PolicySpec, PolicyVariant, Population,
     Probe, ProbeKind, Report, Result, Round, Seed, Selector, Setting, SettingParams, Start, Stream,
     Weighting,
 };

@@ -76,7 +76,7 @@ def age_mod(
     `"markov-optimal"`, the node's `num-partitions`, (no default), 0, 10 and `"stationary"`. All
     clients and the server need the same values.
 
-    When a train message comes, the client draws its lot from its number, its age and the round. If
+    When a train message comes, the client makes its draw from its number, its age and the round. If
     it is not its turn, it answers at once with a small reply that says so, and the app is not
     called. If it is, the app trains, and the age begins again at 0.
 

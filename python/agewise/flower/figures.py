@@ -24,7 +24,7 @@ def add_participation(metrics: MetricRecord, selector: Selector) -> None:
             metrics[name] = value
 
 
-def evaluation_lot(seed: int, group: str, number: int) -> bytes:
+def evaluation_draw(seed: int, group: str, number: int) -> bytes:
     """What a client draws for the evaluation of a round: the same in every run with this seed."""
     text = f"agewise evaluate {seed} {group} {number}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg, Result
 from agewise import Client, Selector
 from agewise.checks import names, positive, whole
 from agewise.flower import checkpoint
-from agewise.flower.figures import add_participation, evaluation_lot, later_rounds
+from agewise.flower.figures import add_participation, evaluation_draw, later_rounds
 from agewise.flower.keys import (
     AGE_KEY,
     LOGGER,
@@ -307,7 +307,7 @@ class AgeStrategy(FedAvg):
         owners = self._seat(grid, self.min_evaluate_nodes)
         wanted = max(int(len(owners) * self.fraction_evaluate), self.min_evaluate_nodes)
         group = str(self._before + server_round)
-        drawn = sorted(owners, key=lambda number: evaluation_lot(self.seed, group, number))
+        drawn = sorted(owners, key=lambda number: evaluation_draw(self.seed, group, number))
         chosen = sorted(drawn[:wanted])
         LOGGER.info("configure_evaluate: Sampled %d nodes (out of %d)", len(chosen), len(owners))
         nodes = {owners[number]: number for number in chosen}

@@ -117,7 +117,7 @@ fn two_hundred_kills_lose_no_round_and_no_credit() {
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.code("the end of a client"), Some(0), "client {number}");
     }
-    // And everyone who was in a round had a lot that wins, or was called as nobody came.
+    // And everyone who was in a round had a draw that wins, or was called as nobody came.
     let audited = agewise().arg("audit").arg(site.state()).output().unwrap();
     let text = String::from_utf8_lossy(&audited.stdout);
     assert!(audited.status.success(), "{text}");

@@ -15,7 +15,7 @@ pub use per_client::{LawFamily, Laws, proportional_rates};
 pub use steady_state::StationaryAge;
 
 use crate::error::{Error, Result};
-use crate::random::{Chance, Lot};
+use crate::random::{Chance, Draw};
 
 /// The largest `max_age` that is accepted: a longer vector helps nobody and costs memory.
 pub const LARGEST_MAX_AGE: u32 = 1_000_000;
@@ -26,7 +26,7 @@ const SMALLEST_LAST: f64 = 1e-12;
 /// The probabilities p_0, ..., p_{max_age} with which a client takes part, by age.
 ///
 /// ```
-/// use agewise_core::{AgeLaw, Lot};
+/// use agewise_core::{AgeLaw, Draw};
 ///
 /// // 15 of 100 clients per round: a client is called every 100/15 rounds on average.
 /// let law = AgeLaw::optimal(100.0 / 15.0, 10)?;
@@ -35,8 +35,8 @@ const SMALLEST_LAST: f64 = 1e-12;
 /// assert_eq!(law.probability(6), 1.0);
 ///
 /// // One client decides alone, with its age and one random number.
-/// let lot = Lot::from_bits(1 << 62); // 0.25
-/// assert!(law.takes_part(5, lot));
+/// let draw = Draw::from_bits(1 << 62); // 0.25
+/// assert!(law.takes_part(5, draw));
 /// # Ok::<(), agewise_core::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
@@ -100,8 +100,8 @@ impl AgeLaw {
     }
 
     /// The decision of one client: its age and one random number are all it takes.
-    pub fn takes_part(&self, age: u64, lot: Lot) -> bool {
-        Chance::new(self.probability(age)).wins(lot)
+    pub fn takes_part(&self, age: u64, draw: Draw) -> bool {
+        Chance::new(self.probability(age)).wins(draw)
     }
 
     /// The whole vector p_0, ..., p_{max_age}.
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn a_client_decides_by_its_own_age_and_lot() {
+    fn a_client_decides_by_its_own_age_and_draw() {
         let law = AgeLaw::new(&[0.0, 0.5, 1.0]).unwrap();
-        let low = Lot::from_bits(0);
-        let high = Lot::from_bits(u64::MAX);
+        let low = Draw::from_bits(0);
+        let high = Draw::from_bits(u64::MAX);
         assert!(!law.takes_part(0, low));
         assert!(law.takes_part(1, low) && !law.takes_part(1, high));
         assert!(law.takes_part(2, high) && law.takes_part(u64::MAX, high));

@@ -2,7 +2,7 @@
 
 use super::AgeLaw;
 use crate::error::{Error, Result};
-use crate::random::Lot;
+use crate::random::Draw;
 use std::collections::HashMap;
 
 /// A way to make a law from a target interval.
@@ -84,8 +84,8 @@ impl Laws {
     }
 
     /// The decision of one client of the population.
-    pub fn takes_part(&self, client: u32, age: u64, lot: Lot) -> bool {
-        self.of(client).takes_part(age, lot)
+    pub fn takes_part(&self, client: u32, age: u64, draw: Draw) -> bool {
+        self.of(client).takes_part(age, draw)
     }
 }
 

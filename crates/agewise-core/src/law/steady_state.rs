@@ -4,7 +4,7 @@
 //! last state gathers all ages from `max_age` on.
 
 use super::AgeLaw;
-use crate::random::Lot;
+use crate::random::Draw;
 
 impl AgeLaw {
     /// The steady state pi_0, ..., `pi_{max_age}`; the last entry is "`max_age` or older".
@@ -65,9 +65,9 @@ pub struct StationaryAge {
 }
 
 impl StationaryAge {
-    /// The age that belongs to this lot: the inverse of the steady state's distribution function.
-    pub fn draw(&self, lot: Lot) -> u64 {
-        let x = lot.unit() * self.total;
+    /// The age that belongs to this draw: the inverse of the steady state's distribution function.
+    pub fn draw(&self, draw: Draw) -> u64 {
+        let x = draw.unit() * self.total;
         let zeros = f64::from(self.zeros);
         if x < zeros {
             return x as u64;
@@ -87,7 +87,7 @@ impl StationaryAge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::{Lots, Seed, Stream};
+    use crate::random::{Draws, Seed, Stream};
 
     #[test]
     fn a_step_of_the_chain_leaves_the_steady_state_as_it_is() {
@@ -112,18 +112,18 @@ mod tests {
     /// geometric continuation is compared too.
     #[test]
     fn drawn_ages_follow_the_steady_state() {
-        let draws = 100_000u64;
+        let clients = 100_000u64;
         for law in laws() {
             let sampler = law.stationary_age();
-            let lots = Lots::new(Seed(11), Stream::FIRST_AGE, 0);
+            let draws = Draws::new(Seed(11), Stream::FIRST_AGE, 0);
             let mut seen = vec![0u64; 400];
-            for client in 0..draws {
-                seen[(sampler.draw(lots.of(client)) as usize).min(399)] += 1;
+            for client in 0..clients {
+                seen[(sampler.draw(draws.of(client)) as usize).min(399)] += 1;
             }
             let mut waiting = law.rate();
             for (age, &count) in seen.iter().enumerate().take(399) {
-                let se = (waiting * (1.0 - waiting) / draws as f64).sqrt();
-                let share = count as f64 / draws as f64;
+                let se = (waiting * (1.0 - waiting) / clients as f64).sqrt();
+                let share = count as f64 / clients as f64;
                 assert!((share - waiting).abs() <= 5.0 * se + 1e-9, "{law:?}, age {age}: {share}");
                 waiting *= 1.0 - law.probability(age as u64);
             }

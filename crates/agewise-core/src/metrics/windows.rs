@@ -133,14 +133,14 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::{Chance, Lots, Seed, Stream};
+    use crate::random::{Chance, Draws, Seed, Stream};
 
     #[test]
     fn agrees_with_counting_every_window() {
         let (clients, rounds) = (20u32, 50u64);
         let chance = Chance::new(0.3);
         let selected = |client: u32, round: u64| {
-            chance.wins(Lots::new(Seed(5), Stream::LOT, round).of(u64::from(client)))
+            chance.wins(Draws::new(Seed(5), Stream::DRAW, round).of(u64::from(client)))
         };
         let lengths = [1, 3, 7, 10, 50, 51];
         let mut windows = Windows::new(clients, &lengths);

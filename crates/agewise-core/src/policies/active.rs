@@ -12,7 +12,7 @@
 //! The paper leaves open:
 //! - Who has no valuation, where nobody answers: such a client has the highest valuation that is known, and while none is
 //!   known all are alike. So everyone is tried soon.
-//! - Equal valuations at the cut: by lot.
+//! - Equal valuations at the cut: by draw.
 //! - Fractions: alpha1 n is rounded down, and alpha3 m at random with the right mean, because one tenth of five
 //!   rounded down would never give those below the cut another chance.
 //! - Who is away: n is the number of available clients.
@@ -73,12 +73,12 @@ impl Active {
         let known = |client| valuation(round, client);
         let highest = round.available().filter_map(known).fold(f64::NEG_INFINITY, f64::max);
         let highest = if highest.is_finite() { highest } else { 0.0 };
-        let lots = round.lots(Stream::LOT);
+        let draws = round.draws(Stream::DRAW);
         let mut valued: Vec<(u32, f64)> =
             round.available().map(|client| (client, known(client).unwrap_or(highest))).collect();
         let order = |a: &(u32, f64), b: &(u32, f64)| {
-            let lot = |client: u32| (lots.of(u64::from(client)), client);
-            a.1.total_cmp(&b.1).then_with(|| lot(a.0).cmp(&lot(b.0)))
+            let draw = |client: u32| (draws.of(u64::from(client)), client);
+            a.1.total_cmp(&b.1).then_with(|| draw(a.0).cmp(&draw(b.0)))
         };
         let cut = (self.left_out * valued.len() as f64) as usize;
         if (1..valued.len()).contains(&cut) {
@@ -102,13 +102,13 @@ impl Policy for Active {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
         let available = round.available().count();
         let places = (round.setting().cohort() as usize).min(available);
-        let lot = round.lots(ROUNDING).of(0);
-        let uniform = round_at_random(self.uniform * places as f64, lot).min(places);
+        let draw = round.draws(ROUNDING).of(0);
+        let uniform = round_at_random(self.uniform * places as f64, draw).min(places);
         let above = self.above_the_cut(round);
-        let mut chosen = successive(&above, places - uniform, &round.lots(BY_WEIGHT));
+        let mut chosen = successive(&above, places - uniform, &round.draws(BY_WEIGHT));
         chosen.sort_unstable();
         let others = round.available().filter(|client| chosen.binary_search(client).is_err());
-        let rest = uniform_sample(others.collect(), places - chosen.len(), &round.lots(UNIFORM));
+        let rest = uniform_sample(others.collect(), places - chosen.len(), &round.draws(UNIFORM));
         into_picks(chosen.into_iter().chain(rest))
     }
 

@@ -30,7 +30,7 @@ use super::sampling::{
 use super::simd::squared_distance;
 use super::vectors::Vectors;
 use crate::policy::{Needs, Policy, PolicyEntry, Probe, ProbeKind, uniform_inclusion};
-use crate::random::{Lot, Lots, Seed, Stream};
+use crate::random::{Draw, Draws, Seed, Stream};
 use crate::reports::Reports;
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
@@ -75,7 +75,7 @@ impl DivFl {
         }
         let reports = round.reports();
         let known = (0..round.setting().clients()).filter(|&c| reports.sketch(c).is_some());
-        let mut all = shuffled(known.collect(), &round.lots(UNIFORM));
+        let mut all = shuffled(known.collect(), &round.draws(UNIFORM));
         all.truncate(MOST);
         let parts = if candidates.len() <= MOST { 1 } else { count.div_ceil(LARGEST_PART) };
         let from = |total: usize, part: usize| (total as u64 * part as u64 / parts as u64) as usize;
@@ -84,10 +84,10 @@ impl DivFl {
             let own = &candidates[from(candidates.len(), part)..from(candidates.len(), part + 1)];
             let own = &own[..own.len().min(MOST)];
             let places = from(count, part + 1) - from(count, part);
-            let facilities = Facilities::new(reports, own, &all, round.lots(Stream::LOT));
+            let facilities = Facilities::new(reports, own, &all, round.draws(Stream::DRAW));
             let members = match self.sample {
                 None => facilities.choose(places),
-                Some(sample) => facilities.choose_among(sample, places, &round.lots(STEP)),
+                Some(sample) => facilities.choose_among(sample, places, &round.draws(STEP)),
             };
             chosen.extend(members.into_iter().map(|index| own[index]));
         }
@@ -103,7 +103,7 @@ impl DivFl {
 impl Policy for DivFl {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
         let places = round.setting().cohort() as usize;
-        let order = shuffled(round.available().collect(), &round.lots(UNIFORM));
+        let order = shuffled(round.available().collect(), &round.draws(UNIFORM));
         let (known, mut chosen): (Vec<u32>, Vec<u32>) =
             order.into_iter().partition(|&client| round.reports().sketch(client).is_some());
         chosen.truncate(places);
@@ -134,17 +134,17 @@ impl Policy for DivFl {
     }
 }
 
-/// What a candidate would bring: more gain first, then the lower lot, then the lower number.
+/// What a candidate would bring: more gain first, then the lower draw, then the lower number.
 #[derive(Debug, Clone, Copy)]
 struct Offer {
     gain: f64,
-    lot: Lot,
+    draw: Draw,
     index: usize,
 }
 
 impl Ord for Offer {
     fn cmp(&self, other: &Self) -> Ordering {
-        let tie = |offer: &Self| Reverse((offer.lot, offer.index));
+        let tie = |offer: &Self| Reverse((offer.draw, offer.index));
         self.gain.total_cmp(&other.gain).then_with(|| tie(self).cmp(&tie(other)))
     }
 }
@@ -166,7 +166,7 @@ impl Eq for Offer {}
 /// Candidates, and how far each of them is from those to stand for.
 #[derive(Debug)]
 struct Facilities {
-    lots: Vec<Lot>,
+    draws: Vec<Draw>,
     /// How many are to stand for.
     all: usize,
     /// One row for each candidate.
@@ -174,7 +174,7 @@ struct Facilities {
 }
 
 impl Facilities {
-    fn new(reports: &Reports, candidates: &[u32], all: &[u32], lots: Lots) -> Self {
+    fn new(reports: &Reports, candidates: &[u32], all: &[u32], draws: Draws) -> Self {
         let (own, others) = (Vectors::of(reports, candidates), Vectors::of(reports, all));
         let largest = own.largest().max(others.largest());
         let (own, others) = (own.scaled_by(largest), others.scaled_by(largest));
@@ -185,7 +185,7 @@ impl Facilities {
             .flat_map(|candidate| (0..all.len()).map(move |other| (candidate, other)))
             .map(|(candidate, other)| distance(candidate, other));
         Self {
-            lots: candidates.iter().map(|&client| lots.of(u64::from(client))).collect(),
+            draws: candidates.iter().map(|&client| draws.of(u64::from(client))).collect(),
             all: all.len(),
             distances: distances.collect(),
         }
@@ -200,7 +200,7 @@ impl Facilities {
     fn offer(&self, candidate: usize, nearest: &[f32]) -> Offer {
         let pairs = nearest.iter().zip(self.row(candidate));
         let gain = pairs.map(|(now, then)| f64::from((now - then).max(0.0))).sum();
-        Offer { gain, lot: self.lots[candidate], index: candidate }
+        Offer { gain, draw: self.draws[candidate], index: candidate }
     }
 
     fn nobody_yet(&self) -> Vec<f32> {
@@ -218,7 +218,7 @@ impl Facilities {
     fn choose(&self, places: usize) -> Vec<usize> {
         let mut nearest = self.nobody_yet();
         let mut offers: BinaryHeap<Offer> =
-            (0..self.lots.len()).map(|candidate| self.offer(candidate, &nearest)).collect();
+            (0..self.draws.len()).map(|candidate| self.offer(candidate, &nearest)).collect();
         let mut chosen = Vec::with_capacity(places);
         while chosen.len() < places {
             let Some(best) = offers.pop() else { break };
@@ -234,12 +234,12 @@ impl Facilities {
     }
 
     /// The stochastic greedy choice: in each step among some that are drawn for it.
-    fn choose_among(&self, sample: usize, places: usize, lots: &Lots) -> Vec<usize> {
+    fn choose_among(&self, sample: usize, places: usize, draws: &Draws) -> Vec<usize> {
         let mut nearest = self.nobody_yet();
-        let mut left: Vec<usize> = (0..self.lots.len()).collect();
+        let mut left: Vec<usize> = (0..self.draws.len()).collect();
         let mut chosen = Vec::with_capacity(places);
-        while chosen.len() < places.min(self.lots.len()) {
-            let mut numbers = lots.sequence(chosen.len() as u64);
+        while chosen.len() < places.min(self.draws.len()) {
+            let mut numbers = draws.sequence(chosen.len() as u64);
             let drawn = sample.min(left.len());
             for place in 0..drawn {
                 let others = (left.len() - place) as u128;
@@ -303,8 +303,8 @@ mod tests {
                 let round = setup.round(case);
                 let there: Vec<u32> = round.available().collect();
                 let all: Vec<u32> = (0..setup.setting.clients()).collect();
-                let lots = round.lots(Stream::LOT);
-                let facilities = Facilities::new(round.reports(), &there, &all, lots);
+                let draws = round.draws(Stream::DRAW);
+                let facilities = Facilities::new(round.reports(), &there, &all, draws);
                 let chosen = facilities.choose(setup.setting.cohort() as usize);
                 let mut members: Vec<u32> = chosen.into_iter().map(|index| there[index]).collect();
                 assert_greedy(&sketches, &setup.mask, &members);

@@ -99,14 +99,14 @@ impl Clusters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::{Lots, Seed, Stream};
+    use crate::random::{Draws, Seed, Stream};
     use std::collections::BTreeSet;
 
     type Points = Vec<Vec<f64>>;
 
     fn points(case: u64, count: usize, width: usize) -> Points {
-        let lots = Lots::new(Seed(case), Stream::custom(1 << 20), 0);
-        let number = |index: usize| lots.of(index as u64).unit();
+        let draws = Draws::new(Seed(case), Stream::custom(1 << 20), 0);
+        let number = |index: usize| draws.of(index as u64).unit();
         (0..count).map(|i| (0..width).map(|j| number(i * width + j)).collect()).collect()
     }
 

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::law::{AgeLaw, LawFamily, Laws};
 use crate::policy::{LocalRule, Plan, Policy, ask_everyone};
-use crate::random::{Lot, Lots, Seed, Stream};
+use crate::random::{Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::{EmptyCohort, Setting};
 use crate::theory::independent::{IndependentSigma, sigma, weighted_sigma};
@@ -86,14 +86,14 @@ impl Policy for LawPolicy {
     }
 
     fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
-        let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
-        let lot = |client: u32| lots.of(u64::from(client));
+        let draws = Draws::new(seed, Stream::FIRST_AGE, 0);
+        let draw = |client: u32| draws.of(u64::from(client));
         if let Some(law) = self.laws.common() {
             let ages = law.stationary_age();
-            return (0..setting.clients()).map(|client| ages.draw(lot(client))).collect();
+            return (0..setting.clients()).map(|client| ages.draw(draw(client))).collect();
         }
-        let draw = |client| self.laws.of(client).stationary_age().draw(lot(client));
-        (0..setting.clients()).map(draw).collect()
+        let age = |client| self.laws.of(client).stationary_age().draw(draw(client));
+        (0..setting.clients()).map(age).collect()
     }
 
     fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {
@@ -154,8 +154,8 @@ impl Policy for LawPolicy {
 }
 
 impl LocalRule for LawPolicy {
-    fn takes_part(&self, _round: u64, client: u32, age: u64, lot: Lot) -> bool {
-        self.laws.of(client).takes_part(age, lot)
+    fn takes_part(&self, _round: u64, client: u32, age: u64, draw: Draw) -> bool {
+        self.laws.of(client).takes_part(age, draw)
     }
 }
 

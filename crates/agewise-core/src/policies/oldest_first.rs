@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::law::AgeLaw;
 use crate::policy::{Plan, Policy, PolicyEntry, Ranking, uniform_inclusion};
-use crate::random::{Lots, Seed, Stream};
+use crate::random::{Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
@@ -27,11 +27,11 @@ struct OldestFirst;
 
 impl Policy for OldestFirst {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        Ranking::OldestThenLots.select(round)
+        Ranking::OldestThenDraws.select(round)
     }
 
     fn plan(&self) -> Plan<'_> {
-        Plan::Ranked(Ranking::OldestThenLots)
+        Plan::Ranked(Ranking::OldestThenDraws)
     }
 
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
@@ -40,9 +40,9 @@ impl Policy for OldestFirst {
 
     /// m clients of each age, who is which being random: the only steady state there is.
     fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
-        let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
+        let draws = Draws::new(seed, Stream::FIRST_AGE, 0);
         let mut order: Vec<u32> = (0..setting.clients()).collect();
-        order.sort_unstable_by_key(|&client| (lots.of(u64::from(client)), client));
+        order.sort_unstable_by_key(|&client| (draws.of(u64::from(client)), client));
         let mut ages = vec![0; order.len()];
         for (rank, client) in order.into_iter().enumerate() {
             ages[client as usize] = rank as u64 / u64::from(setting.cohort());

@@ -15,7 +15,7 @@
 use crate::error::Result;
 use crate::law::AgeLaw;
 use crate::policy::{LocalRule, Policy, PolicyEntry};
-use crate::random::{Chance, Lot, Lots, Seed, Stream};
+use crate::random::{Chance, Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::{EmptyCohort, Setting};
 use crate::theory::replay::{MOST_DECISIONS, replay};
@@ -108,10 +108,10 @@ impl Phased {
     /// clients must know them, and nothing is won by hiding them.
     fn swap(&self, place: Place, cycle: u64) -> Place {
         let clients = u64::from(self.clients);
-        let lots = Lots::new(Seed(0), Stream::RESHUFFLE, cycle);
-        let mirror = (u128::from(lots.of(u64::MAX).bits()) * u128::from(clients)) >> 64;
+        let draws = Draws::new(Seed(0), Stream::RESHUFFLE, cycle);
+        let mirror = (u128::from(draws.of(u64::MAX).bits()) * u128::from(clients)) >> 64;
         let partner = ((mirror as u64 + clients - u64::from(place.slot)) % clients) as u32;
-        let pair = lots.of(u64::from(partner.min(place.slot)));
+        let pair = draws.of(u64::from(partner.min(place.slot)));
         if partner != place.slot && self.reshuffle.wins(pair) {
             Place { slot: partner, since: (cycle * self.cycle) as i64 }
         } else {
@@ -312,7 +312,7 @@ fn with_rates(theory: PolicyTheory, setting: &Setting) -> PolicyTheory {
 }
 
 impl LocalRule for Phased {
-    fn takes_part(&self, round: u64, client: u32, age: u64, _lot: Lot) -> bool {
+    fn takes_part(&self, round: u64, client: u32, age: u64, _draw: Draw) -> bool {
         self.is_due(self.place(client, round), round, client, age)
     }
 }

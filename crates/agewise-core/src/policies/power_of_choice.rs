@@ -14,7 +14,7 @@ use super::sampling::{
     first_by, into_picks, streams::BY_WEIGHT, successive, unknown_ages, whole_option,
 };
 use crate::policy::{LossNeed, Needs, Policy, PolicyEntry, Probe, ProbeKind, uniform_inclusion};
-use crate::random::{Lot, Seed, Stream};
+use crate::random::{Draw, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::weighting::Weighting;
@@ -44,19 +44,19 @@ impl PowerOfChoice {
             round.available().map(|client| (client, sizes.of(client).ln())).collect();
         let (m, n) = (round.setting().cohort(), round.setting().clients());
         let count = self.given.unwrap_or(m.saturating_mul(2).min(n)) as usize;
-        successive(&weighted, count, &round.lots(BY_WEIGHT))
+        successive(&weighted, count, &round.draws(BY_WEIGHT))
     }
 }
 
 impl Policy for PowerOfChoice {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        let lots = round.lots(Stream::LOT);
+        let draws = round.draws(Stream::DRAW);
         let with_loss = |client: u32| {
             // The loss of this client, which is not the one at the candidate's place in the list.
             let loss = round.reports().loss(client).unwrap_or(f32::INFINITY);
-            (loss, lots.of(u64::from(client)), client)
+            (loss, draws.of(u64::from(client)), client)
         };
-        let candidates: Vec<(f32, Lot, u32)> =
+        let candidates: Vec<(f32, Draw, u32)> =
             self.candidates(round).into_iter().map(with_loss).collect();
         let chosen = first_by(candidates, round.setting().cohort() as usize, |a, b| {
             b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))

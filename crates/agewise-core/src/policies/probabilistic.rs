@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::law::{AgeLaw, IntervalMoments};
 use crate::policy::{Policy, PolicyEntry};
-use crate::random::{Lot, Lots, Seed, Stream};
+use crate::random::{Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::subset_weights::{SizeClass, gather};
@@ -30,22 +30,22 @@ struct Probabilistic {
 }
 
 impl Policy for Probabilistic {
-    /// Draw k is the first client whose running sum of sizes exceeds the k-th lot times the total.
+    /// The k-th pick is the first client whose running sum of sizes exceeds the k-th draw times the total.
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
-        let lots = round.lots(Stream::DRAW);
-        let draws = u64::from(round.setting().cohort());
+        let draws = round.draws(Stream::BY_SIZE);
+        let count = u64::from(round.setting().cohort());
         let sizes = round.sizes();
         if round.everyone_is_available() {
             let urn = self.everyone.get_or_insert_with(|| {
                 let clients = 0..sizes.clients();
                 Urn::new(clients.len(), sizes.are_equal(), clients.map(|client| sizes.of(client)))
             });
-            return self.drawn.count(urn, draws, &lots);
+            return self.drawn.count(urn, count, &draws);
         }
         let available: Vec<u32> = round.available().collect();
         let each = available.iter().map(|&client| sizes.of(client));
         let urn = Urn::new(available.len(), sizes.are_equal(), each);
-        let mut picks = self.drawn.count(&urn, draws, &lots);
+        let mut picks = self.drawn.count(&urn, count, &draws);
         for pick in &mut picks {
             pick.client = available[pick.client as usize];
         }
@@ -76,11 +76,11 @@ impl Policy for Probabilistic {
     fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         // A client without data is never drawn; it has waited as long as a very small one.
         const SMALLEST: f64 = 1e-9;
-        let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
+        let draws = Draws::new(seed, Stream::FIRST_AGE, 0);
         let age = |client: u32| {
             let p = inclusion(setting.sizes().share(client), setting.cohort()).max(SMALLEST);
             let law = AgeLaw::new(&[p, p]).ok()?;
-            Some(law.stationary_age().draw(lots.of(u64::from(client))))
+            Some(law.stationary_age().draw(draws.of(u64::from(client))))
         };
         (0..setting.clients()).map(|client| age(client).unwrap_or(0)).collect()
     }
@@ -132,7 +132,7 @@ enum Urn {
         sums: Vec<f64>,
         /// The last client with data, for a product that rounds up to the total itself.
         last: usize,
-        /// For lots by their leading bits: the first client that can be meant.
+        /// For draws by their leading bits: the first client that can be meant.
         guide: Vec<u32>,
     },
 }
@@ -153,7 +153,7 @@ impl Urn {
         let entries = clients.next_power_of_two();
         let mut first = 0;
         let guide = (0..entries).map(|entry| {
-            // The smallest target of a lot with these leading bits; products keep the order of lots.
+            // The smallest target of a draw with these leading bits; products keep the order of draws.
             let target = entry as f64 / entries as f64 * total;
             while first < clients && sums[first] <= target {
                 first += 1;
@@ -178,15 +178,15 @@ impl Urn {
         }
     }
 
-    /// The first client whose running sum exceeds the lot's share of the total.
-    fn draw(&self, lot: Lot) -> usize {
+    /// The first client whose running sum exceeds the draw's share of the total.
+    fn draw(&self, draw: Draw) -> usize {
         match self {
             // The running sums are 1, 2, 3, ...
-            Self::Equal(clients) => ((lot.unit() * *clients as f64) as usize).min(clients - 1),
+            Self::Equal(clients) => ((draw.unit() * *clients as f64) as usize).min(clients - 1),
             Self::Sized { sums, last, guide } => {
-                let target = lot.unit() * sums[sums.len() - 1];
+                let target = draw.unit() * sums[sums.len() - 1];
                 // Two shifts, because one by all 64 bits is none.
-                let leading = lot.bits() >> 1 >> (63 - guide.len().ilog2());
+                let leading = draw.bits() >> 1 >> (63 - guide.len().ilog2());
                 let from = guide[leading as usize] as usize;
                 let further = sums[from..].iter().take_while(|&&sum| sum <= target).count();
                 (from + further).min(*last)
@@ -207,12 +207,12 @@ struct Drawn {
 
 impl Drawn {
     /// Draws so many times; everyone who was drawn, in order, by place in the urn.
-    fn count(&mut self, urn: &Urn, draws: u64, lots: &Lots) -> Vec<Pick> {
+    fn count(&mut self, urn: &Urn, count: u64, draws: &Draws) -> Vec<Pick> {
         self.times.resize(urn.clients(), 0);
         self.who.resize(urn.clients().div_ceil(64), 0);
-        let draws = if urn.is_empty() { 0 } else { draws };
-        for draw in 0..draws {
-            let client = urn.draw(lots.of(draw));
+        let count = if urn.is_empty() { 0 } else { count };
+        for index in 0..count {
+            let client = urn.draw(draws.of(index));
             if self.times[client] == u8::MAX {
                 self.more.push(client as u32);
             } else {
@@ -220,7 +220,7 @@ impl Drawn {
                 self.who[client / 64] |= 1 << (client % 64);
             }
         }
-        let mut picks = Vec::with_capacity(draws.min(urn.clients() as u64) as usize);
+        let mut picks = Vec::with_capacity(count.min(urn.clients() as u64) as usize);
         for (first, word) in (0..).step_by(64).zip(&mut self.who) {
             let mut rest = std::mem::take(word);
             while rest != 0 {
@@ -299,10 +299,10 @@ mod tests {
                 .collect();
             let total = sums[clients - 1];
             let last = sums.partition_point(|&sum| sum < total);
-            let lots = Lots::new(Seed(8), Stream::DRAW, clients as u64);
+            let draws = Draws::new(Seed(8), Stream::BY_SIZE, clients as u64);
             let mut plain = vec![0; clients];
-            for draw in (0..3_000).filter(|_| total > 0.0) {
-                let target = lots.of(draw).unit() * total;
+            for index in (0..3_000).filter(|_| total > 0.0) {
+                let target = draws.of(index).unit() * total;
                 plain[sums.partition_point(|&sum| sum <= target).min(last)] += 1;
             }
             let plain: Vec<Pick> = (0..)
@@ -311,7 +311,7 @@ mod tests {
                 .filter(|pick| pick.draws > 0)
                 .collect();
             let urn = Urn::new(clients, equal, (0..clients).map(size));
-            assert_eq!(drawn.count(&urn, 3_000, &lots), plain, "{clients}, {equal}");
+            assert_eq!(drawn.count(&urn, 3_000, &draws), plain, "{clients}, {equal}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::law::AgeLaw;
 use crate::policy::{Plan, Policy, PolicyEntry, Ranking, uniform_inclusion};
-use crate::random::{Lots, Seed, Stream};
+use crate::random::{Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::{PolicyTheory, uniform_subset_sigma};
@@ -45,8 +45,8 @@ impl Policy for Random {
             return Vec::new();
         };
         let ages = law.stationary_age();
-        let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
-        (0..setting.clients()).map(|client| ages.draw(lots.of(u64::from(client)))).collect()
+        let draws = Draws::new(seed, Stream::FIRST_AGE, 0);
+        (0..setting.clients()).map(|client| ages.draw(draws.of(u64::from(client)))).collect()
     }
 
     fn theory(&self, setting: &Setting, weighting: Weighting) -> Result<Option<PolicyTheory>> {

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::law::AgeLaw;
 use crate::policy::PolicySpec;
-use crate::random::{Lot, Lots, Seed, Stream};
+use crate::random::{Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use std::cmp::Ordering;
@@ -40,42 +40,42 @@ pub(super) fn first_by<T>(
 /// Draws `count` clients without replacement, each draw in proportion to the weights of those that are left
 /// (successive sampling). Weights come as logarithms; those without weight (minus infinity) are drawn last, all alike.
 ///
-/// The clients with the highest log weight + Gumbel number are such a draw, and each needs its own lot only.
-pub(super) fn successive(weighted: &[(u32, f64)], count: usize, lots: &Lots) -> Vec<u32> {
+/// The clients with the highest log weight + Gumbel number are such a sample, and each needs its own draw only.
+pub(super) fn successive(weighted: &[(u32, f64)], count: usize, draws: &Draws) -> Vec<u32> {
     let keyed = |&(client, log_weight): &(u32, f64)| {
-        let lot = lots.of(u64::from(client));
-        (log_weight + gumbel(lot), lot, client)
+        let draw = draws.of(u64::from(client));
+        (log_weight + gumbel(draw), draw, client)
     };
-    let keyed: Vec<(f64, Lot, u32)> = weighted.iter().map(keyed).collect();
-    let order = |a: &(f64, Lot, u32), b: &(f64, Lot, u32)| {
+    let keyed: Vec<(f64, Draw, u32)> = weighted.iter().map(keyed).collect();
+    let order = |a: &(f64, Draw, u32), b: &(f64, Draw, u32)| {
         b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))
     };
     first_by(keyed, count, order).into_iter().map(|(_, _, client)| client).collect()
 }
 
 /// A finite number with the standard Gumbel law.
-fn gumbel(lot: Lot) -> f64 {
+fn gumbel(draw: Draw) -> f64 {
     // 52 bits and a half: never 0, and never rounded up to 1.
-    let unit = ((lot.bits() >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
+    let unit = ((draw.bits() >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -(-unit.ln()).ln()
 }
 
 /// Draws `count` of the clients without replacement, all alike.
-pub(super) fn uniform_sample(clients: Vec<u32>, count: usize, lots: &Lots) -> Vec<u32> {
-    let lot = |client: u32| (lots.of(u64::from(client)), client);
-    first_by(clients, count, |&a, &b| lot(a).cmp(&lot(b)))
+pub(super) fn uniform_sample(clients: Vec<u32>, count: usize, draws: &Draws) -> Vec<u32> {
+    let draw = |client: u32| (draws.of(u64::from(client)), client);
+    first_by(clients, count, |&a, &b| draw(a).cmp(&draw(b)))
 }
 
 /// All of the clients in a random order.
-pub(super) fn shuffled(mut clients: Vec<u32>, lots: &Lots) -> Vec<u32> {
-    clients.sort_unstable_by_key(|&client| (lots.of(u64::from(client)), client));
+pub(super) fn shuffled(mut clients: Vec<u32>, draws: &Draws) -> Vec<u32> {
+    clients.sort_unstable_by_key(|&client| (draws.of(u64::from(client)), client));
     clients
 }
 
-/// The whole number below or above, so that the mean over lots is the number itself. Rounding down would make one
+/// The whole number below or above, so that the mean over draws is the number itself. Rounding down would make one
 /// tenth of five nobody for ever.
-pub(super) fn round_at_random(number: f64, lot: Lot) -> usize {
-    number.floor() as usize + usize::from(lot.unit() < number.fract())
+pub(super) fn round_at_random(number: f64, draw: Draw) -> usize {
+    number.floor() as usize + usize::from(draw.unit() < number.fract())
 }
 
 /// A cohort of clients that are chosen once.
@@ -100,8 +100,8 @@ pub(super) fn memoryless_ages(setting: &Setting, seed: Seed) -> Vec<u64> {
         return vec![0; setting.clients() as usize];
     };
     let ages = law.stationary_age();
-    let lots = Lots::new(seed, Stream::FIRST_AGE, 0);
-    (0..setting.clients()).map(|client| ages.draw(lots.of(u64::from(client)))).collect()
+    let draws = Draws::new(seed, Stream::FIRST_AGE, 0);
+    (0..setting.clients()).map(|client| ages.draw(draws.of(u64::from(client)))).collect()
 }
 
 /// The first ages of a policy whose steady state depends on training: nobody has waited before the first round.
@@ -176,8 +176,8 @@ mod tests {
             for count in 1..weights.len() {
                 let mut seen = vec![0.0; weights.len()];
                 for round in 0..DRAWS {
-                    let lots = Lots::new(Seed(5), streams::BY_WEIGHT, round);
-                    for client in successive(&logs, count, &lots) {
+                    let draws = Draws::new(Seed(5), streams::BY_WEIGHT, round);
+                    for client in successive(&logs, count, &draws) {
                         seen[client as usize] += 1.0 / DRAWS as f64;
                     }
                 }
@@ -189,36 +189,36 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_weight_comes_last_and_by_lot() {
+    fn who_has_no_weight_comes_last_and_by_draw() {
         let clients = [(0, f64::NEG_INFINITY), (1, -1e300), (2, f64::NEG_INFINITY), (3, 1e300)];
         let mut second = [0; 4];
         for round in 0..200 {
-            let lots = Lots::new(Seed(1), streams::BY_WEIGHT, round);
-            let mut two = successive(&clients, 2, &lots);
+            let draws = Draws::new(Seed(1), streams::BY_WEIGHT, round);
+            let mut two = successive(&clients, 2, &draws);
             two.sort_unstable();
             assert_eq!(two, [1, 3]);
-            for client in successive(&clients, 3, &lots) {
+            for client in successive(&clients, 3, &draws) {
                 second[client as usize] += 1;
             }
         }
         assert!(second[0] > 60 && second[2] > 60, "{second:?}");
-        let lots = Lots::new(Seed(1), streams::BY_WEIGHT, 0);
-        assert_eq!(successive(&clients, 9, &lots).len(), 4);
-        assert!(successive(&[], 3, &lots).is_empty());
+        let draws = Draws::new(Seed(1), streams::BY_WEIGHT, 0);
+        assert_eq!(successive(&clients, 9, &draws).len(), 4);
+        assert!(successive(&[], 3, &draws).is_empty());
     }
 
     #[test]
-    fn the_extreme_lots_are_finite() {
-        assert!(gumbel(Lot::from_bits(0)).is_finite());
-        assert!(gumbel(Lot::from_bits(u64::MAX)).is_finite());
+    fn the_extreme_draws_are_finite() {
+        assert!(gumbel(Draw::from_bits(0)).is_finite());
+        assert!(gumbel(Draw::from_bits(u64::MAX)).is_finite());
     }
 
     #[test]
     fn rounding_at_random_keeps_the_mean() {
-        let lots = Lots::new(Seed(2), streams::ROUNDING, 0);
-        let sum: usize = (0..10_000).map(|index| round_at_random(2.3, lots.of(index))).sum();
+        let draws = Draws::new(Seed(2), streams::ROUNDING, 0);
+        let sum: usize = (0..10_000).map(|index| round_at_random(2.3, draws.of(index))).sum();
         // A deviation of 0.0046 for the mean of 10,000; 5 of them.
         assert!((sum as f64 / 10_000.0 - 2.3).abs() < 0.023, "{sum}");
-        assert_eq!(round_at_random(4.0, Lot::from_bits(0)), 4);
+        assert_eq!(round_at_random(4.0, Draw::from_bits(0)), 4);
     }
 }

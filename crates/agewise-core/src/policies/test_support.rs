@@ -3,7 +3,7 @@
 use crate::ages::Ages;
 use crate::policies::build;
 use crate::policy::Policy;
-use crate::random::{Lots, Seed, Stream};
+use crate::random::{Draws, Seed, Stream};
 use crate::reports::{Report, Reports};
 use crate::round::{Availability, Round};
 use crate::setting::{Setting, SettingParams};
@@ -84,6 +84,6 @@ impl TestRound {
 
 /// Numbers of a test's own, from -1 to 1.
 pub(super) fn vector(case: u64, client: u32, width: u64) -> Vec<f32> {
-    let lots = Lots::new(Seed(case), Stream::custom(1 << 20), u64::from(client));
-    (0..width).map(|index| 2.0 * lots.of(index).unit() as f32 - 1.0).collect()
+    let draws = Draws::new(Seed(case), Stream::custom(1 << 20), u64::from(client));
+    (0..width).map(|index| 2.0 * draws.of(index).unit() as f32 - 1.0).collect()
 }

@@ -18,7 +18,7 @@ pub use variant::PolicyVariant;
 
 use crate::error::{Error, Result};
 use crate::law::{AgeLaw, LawFamily, Laws};
-use crate::random::{Lot, Seed, Stream};
+use crate::random::{Draw, Seed, Stream};
 use crate::reports::Report;
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
@@ -158,7 +158,7 @@ pub trait Policy: Debug + Send + Sync {
 /// How a policy chooses: a description from which the same cohorts follow as from [`Policy::select`].
 #[derive(Debug, Clone, Copy)]
 pub enum Plan<'a> {
-    /// Each available client takes part iff its lot wins against its law.
+    /// Each available client takes part iff its draw wins against its law.
     Laws(&'a Laws),
     /// The first m available clients by this order.
     Ranked(Ranking),
@@ -175,15 +175,15 @@ pub(crate) fn uniform_inclusion(round: &Round<'_>, clients: &[u32]) -> Vec<f64> 
 /// The client's side of a decentralised policy: one client decides alone.
 pub trait LocalRule: Send + Sync {
     /// Whether the client takes part, given its age and its own random number of the round.
-    fn takes_part(&self, round: u64, client: u32, age: u64, lot: Lot) -> bool;
+    fn takes_part(&self, round: u64, client: u32, age: u64, draw: Draw) -> bool;
 }
 
 /// The coordinator's form of a local rule: asks it for every available client.
 pub(crate) fn ask_everyone(rule: &dyn LocalRule, round: &Round<'_>) -> Vec<Pick> {
-    let lots = round.lots(Stream::LOT);
+    let draws = round.draws(Stream::DRAW);
     let number = round.number();
     let takes_part = |&client: &u32| {
-        rule.takes_part(number, client, round.ages().of(client), lots.of(u64::from(client)))
+        rule.takes_part(number, client, round.ages().of(client), draws.of(u64::from(client)))
     };
     round.available().filter(takes_part).map(Pick::once).collect()
 }

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 pub enum Ranking {
     /// In a random order, by [`Ranks`].
     Random,
-    /// Older clients first, then by lot.
-    OldestThenLots,
+    /// Older clients first, then by draw.
+    OldestThenDraws,
     /// Older clients first, then by number, counted from [`Ranking::first_number`] on.
     OldestThenNumbers,
 }
@@ -25,8 +25,8 @@ impl Ranking {
 
     /// The first m available clients of a round, in increasing order of client.
     pub(crate) fn select(self, round: &Round<'_>) -> Vec<Pick> {
-        let lots = round.lots(Stream::LOT);
-        let lot = |client: u32| lots.of(u64::from(client));
+        let draws = round.draws(Stream::DRAW);
+        let draw = |client: u32| draws.of(u64::from(client));
         let age = |client: u32| Reverse(round.ages().of(client));
         match self {
             Self::Random => {
@@ -40,7 +40,7 @@ impl Ranking {
                     ranks.in_block(&block.1, client)
                 })
             }
-            Self::OldestThenLots => first_by(round, |client| (age(client), lot(client))),
+            Self::OldestThenDraws => first_by(round, |client| (age(client), draw(client))),
             Self::OldestThenNumbers => {
                 let (clients, cohort) = (round.setting().clients(), round.setting().cohort());
                 let first = Self::first_number(clients, cohort, round.number());

@@ -2,7 +2,7 @@
 //! on anything that is finite.
 use crate::common::{default_weighting, policy, setting};
 use agewise_core::{
-    Availability, Chance, Cohort, Lots, ProbeKind, Report, Seed, Selector, SelectorState, Setting,
+    Availability, Chance, Cohort, Draws, ProbeKind, Report, Seed, Selector, SelectorState, Setting,
     SettingParams, Sizes, Start, Stream, Weighting,
 };
 
@@ -20,8 +20,8 @@ const FIELD: [&str; 10] = [
 ];
 
 /// Streams that no policy uses.
-fn lots(stream: u64, round: u64) -> Lots {
-    Lots::new(Seed(91), Stream::custom((1 << 20) + stream), round)
+fn draws(stream: u64, round: u64) -> Draws {
+    Draws::new(Seed(91), Stream::custom((1 << 20) + stream), round)
 }
 
 fn uneven(clients: u32, cohort: u64) -> Setting {
@@ -32,10 +32,10 @@ fn uneven(clients: u32, cohort: u64) -> Setting {
 
 /// A sketch that depends on the client and a little on the round.
 fn sketch(client: u32, round: u64) -> Vec<f32> {
-    let own = lots(2, round);
+    let own = draws(2, round);
     (0..12)
         .map(|index| {
-            let kind = lots(3, u64::from(client % 4)).of(index).unit();
+            let kind = draws(3, u64::from(client % 4)).of(index).unit();
             (kind + 0.2 * own.of(u64::from(client) << 8 | index).unit()) as f32 - 0.6
         })
         .collect()
@@ -53,13 +53,13 @@ fn play_round(selector: &mut Selector) -> Cohort {
     let round = selector.round();
     let clients = selector.setting().clients();
     let share = if round.is_multiple_of(6) { 0.2 } else { 0.85 };
-    let there = |client: u32| Chance::new(share).wins(lots(1, round).of(u64::from(client)));
+    let there = |client: u32| Chance::new(share).wins(draws(1, round).of(u64::from(client)));
     let mask: Vec<bool> = (0..clients).map(there).collect();
     let here = Availability::Only(&mask);
     let asked = asked(selector, here);
     assert!(asked.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(asked.iter().all(|&client| mask[client as usize]));
-    let loss = |client: u32| lots(4, round).of(u64::from(client)).unit() as f32 * 3.0;
+    let loss = |client: u32| draws(4, round).of(u64::from(client)).unit() as f32 * 3.0;
     let said: Vec<Report> = asked
         .iter()
         .map(|&client| Report { loss: Some(loss(client)), ..Report::plain(client) })
@@ -100,7 +100,7 @@ fn cohorts_are_full_except_where_a_client_can_be_drawn_twice() {
                 let round = selector.round();
                 let share = if round.is_multiple_of(6) { 0.2 } else { 0.85 };
                 let there =
-                    |&client: &u32| Chance::new(share).wins(lots(1, round).of(u64::from(client)));
+                    |&client: &u32| Chance::new(share).wins(draws(1, round).of(u64::from(client)));
                 let here = (0..setting.clients()).filter(there).count();
                 let cohort = play_round(&mut selector);
                 let size = cohort.clients.len();
@@ -263,8 +263,8 @@ fn time_of_a_selection() {
     for (clients, cohort) in [(100, 5), (1_000, 50), (10_000, 100)] {
         let sketches: Vec<Vec<f32>> = (0..clients)
             .map(|client| {
-                let lots = lots(5, client);
-                (0..512).map(|index| lots.of(index).unit() as f32 - 0.5).collect()
+                let draws = draws(5, client);
+                (0..512).map(|index| draws.of(index).unit() as f32 - 0.5).collect()
             })
             .collect();
         let said: Vec<Report> = (0..)

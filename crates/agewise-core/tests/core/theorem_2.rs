@@ -3,7 +3,8 @@
 //! Both minimise Var[X] over all laws p_0, ..., p_max_age with E[X] = n/m: one exactly, over the corners of
 //! the set of laws, the other by a blind random search. The variance of a candidate comes from the
 //! chain's own backward recursion, which is not the route that the crate takes.
-use agewise_core::{AgeLaw, Lots, Seed, Stream};
+
+use agewise_core::{AgeLaw, Draws, Seed, Stream};
 
 /// n/m, whole and not.
 const INTERVALS: [f64; 9] = [1.0, 1.25, 2.0, 2.5, 3.7, 5.0, 20.0 / 3.0, 9.3, 14.0];
@@ -110,14 +111,14 @@ fn no_corner_of_the_set_of_laws_is_better() {
 
 /// Random numbers for the search, from a stream of its own.
 struct Dice {
-    lots: Lots,
+    draws: Draws,
     next: u64,
 }
 
 impl Dice {
     fn roll(&mut self) -> f64 {
         self.next += 1;
-        self.lots.of(self.next).unit()
+        self.draws.of(self.next).unit()
     }
 
     fn below(&mut self, count: usize) -> usize {
@@ -144,7 +145,7 @@ fn restore_mean(p: &mut [f64], pivot: usize, interval: f64) -> bool {
 /// Changes one probability at random, another to keep E[X], and keeps what is better.
 fn search(interval: f64, max_age: u32, seed: u64) -> f64 {
     const TRIES: u32 = 30_000;
-    let mut dice = Dice { lots: Lots::new(Seed(seed), Stream::custom(1 << 20), 0), next: 0 };
+    let mut dice = Dice { draws: Draws::new(Seed(seed), Stream::custom(1 << 20), 0), next: 0 };
     let mut best = vec![1.0 / interval; max_age as usize + 1];
     let mut least = variance(&best);
     for _ in 0..TRIES {

@@ -1,7 +1,7 @@
 //! The coordinator's side and the client's side agree, and a stored run goes on as if nothing had happened.
 use crate::common::{all_policies, play, policy, setting};
 use agewise_core::{
-    Ages, Availability, Chance, Cohort, Lots, Policy, PolicySpec, Report, Reports, Round, Seed,
+    Ages, Availability, Chance, Cohort, Draws, Policy, PolicySpec, Report, Reports, Round, Seed,
     Selector, SelectorState, Setting, SettingParams, Sizes, Start, Stream, build_policy,
     proportional_rates,
 };
@@ -16,8 +16,8 @@ fn policies() -> Vec<PolicySpec> {
 
 /// Random facts of a test's own: streams that no policy uses.
 fn chance(stream: u64, round: u64, index: u32, p: f64) -> bool {
-    let lots = Lots::new(Seed(77), Stream::custom((1 << 20) + stream), round);
-    Chance::new(p).wins(lots.of(u64::from(index)))
+    let draws = Draws::new(Seed(77), Stream::custom((1 << 20) + stream), round);
+    Chance::new(p).wins(draws.of(u64::from(index)))
 }
 
 fn mask(clients: u32, round: u64, share: f64) -> Vec<bool> {
@@ -41,7 +41,7 @@ fn settings() -> Vec<Setting> {
     vec![setting(50, 8, 10), setting(50, 10, 10), setting(40, 3, 4), own_rates.check().unwrap()]
 }
 
-/// Every available client is asked at home, with its age and its own lot of the round; those that say yes
+/// Every available client is asked at home, with its age and its own draw of the round; those that say yes
 /// must be the cohort. Near rounds and far ones; ages are anything.
 #[test]
 fn a_client_at_home_decides_as_the_coordinator_does() {
@@ -73,7 +73,7 @@ fn cohort_by_both_sides(
     let seed = Seed(5);
     let clients = setting.clients();
     let age = |client: u32| {
-        let bits = Lots::new(Seed(6), Stream::custom(1 << 20), round).of(u64::from(client)).bits();
+        let bits = Draws::new(Seed(6), Stream::custom(1 << 20), round).of(u64::from(client)).bits();
         bits % if chance(2, round, client, 0.1) { 1_000 } else { 12 }
     };
     let ages = ages_at(round, &(0..clients).map(age).collect::<Vec<_>>());
@@ -83,10 +83,10 @@ fn cohort_by_both_sides(
     let cohort: Vec<u32> = built.select(&seen).iter().map(|pick| pick.client).collect();
 
     let rule = built.local_rule()?;
-    let lots = Lots::new(seed, Stream::LOT, round);
+    let draws = Draws::new(seed, Stream::DRAW, round);
     let says_yes = |&client: &u32| {
         available[client as usize]
-            && rule.takes_part(round, client, ages.of(client), lots.of(u64::from(client)))
+            && rule.takes_part(round, client, ages.of(client), draws.of(u64::from(client)))
     };
     let at_home: Vec<u32> = (0..clients).filter(says_yes).collect();
     assert_eq!(cohort, at_home, "{spec}, round {round}");
@@ -160,7 +160,7 @@ fn a_restored_selector_continues_exactly() {
     }
 }
 
-/// Policies that draw lots differ between seeds; the fixed rhythms do not.
+/// Policies that use random draws differ between seeds; the fixed rhythms do not.
 #[test]
 fn seeds_matter_where_something_is_random() {
     let cohorts = |spec: &PolicySpec, seed| {
@@ -171,7 +171,7 @@ fn seeds_matter_where_something_is_random() {
         cohorts
     };
     for spec in all_policies() {
-        // At 4 of 30 no round of `phased` is empty, so nobody is drawn by lot there either.
+        // At 4 of 30 no round of `phased` is empty, so no client is forced into a cohort at random there either.
         let is_random = spec.name() != "round-robin" && spec.name() != "phased";
         let (one, other) = (cohorts(&spec, 1), cohorts(&spec, 2));
         assert_eq!(one != other, is_random, "{spec}");

@@ -7,7 +7,7 @@ use super::shard::bounds::{Bounds, Found, missing, sort_out};
 use super::shard::{Choice, Shard};
 use super::shards::Shards;
 use crate::world::RoundWorld;
-use agewise_core::{Chance, EmptyCohort, Laws, Lots, Plan, Ranking, Stream};
+use agewise_core::{Chance, Draws, EmptyCohort, Laws, Plan, Ranking, Stream};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) enum Rule {
 }
 
 impl Rule {
-    /// The rule of a plan, if it follows age or lots.
+    /// The rule of a plan, if it follows age or draws.
     pub(crate) fn of(plan: Plan<'_>) -> Option<Self> {
         match plan {
             Plan::Laws(laws) => Some(Self::Laws(laws.clone())),
@@ -40,11 +40,13 @@ impl ByAge {
     pub(crate) fn choose(&mut self, round: u64, rule: &Rule) -> RoundSelection {
         let now = self.world.at(round);
         let joined = self.join(round);
-        let lots = Lots::new(self.world.seed, Stream::LOT, round);
+        let draws = Draws::new(self.world.seed, Stream::DRAW, round);
         let mut chosen = RoundSelection { joined, ..RoundSelection::default() };
         match rule {
-            Rule::Laws(laws) => self.choose_by_law(&now, &lots, round, laws, &mut chosen),
-            Rule::Ranked(ranking) => self.choose_by_rank(&now, &lots, round, *ranking, &mut chosen),
+            Rule::Laws(laws) => self.choose_by_law(&now, &draws, round, laws, &mut chosen),
+            Rule::Ranked(ranking) => {
+                self.choose_by_rank(&now, &draws, round, *ranking, &mut chosen)
+            }
         }
         if chosen.selected == 0 && self.setting.empty_cohort() == EmptyCohort::ForceOne {
             chosen.selected = self.force_one(&now, round);
@@ -71,7 +73,7 @@ impl ByAge {
     fn choose_by_law(
         &mut self,
         now: &RoundWorld,
-        lots: &Lots,
+        draws: &Draws,
         round: u64,
         laws: &Laws,
         chosen: &mut RoundSelection,
@@ -89,7 +91,7 @@ impl ByAge {
         let found = self.map(|shard| {
             let left = shard.begin(now, round);
             let online = counted.then(|| shard.census(now).map(|(_, count)| count).sum());
-            (left, online, shard.choose(now, lots, round, choice).selected)
+            (left, online, shard.choose(now, draws, round, choice).selected)
         });
         chosen.available = Some(0);
         for (left, online, selected) in found {
@@ -103,7 +105,7 @@ impl ByAge {
     fn choose_by_rank(
         &mut self,
         now: &RoundWorld,
-        lots: &Lots,
+        draws: &Draws,
         round: u64,
         ranking: Ranking,
         chosen: &mut RoundSelection,
@@ -130,7 +132,7 @@ impl ByAge {
         }
         chosen.selected = match last {
             Some((since, count)) if ranking != Ranking::OldestThenNumbers => {
-                self.choose_low_lots(now, lots, round, since, Share { left, count })
+                self.choose_low_draws(now, draws, round, since, Share { left, count })
             }
             boundary => {
                 let boundary = boundary.map(|(since, _)| {
@@ -139,7 +141,7 @@ impl ByAge {
                     self.mark_by_number(now, first, since, left);
                     (since, Choice::Marked)
                 });
-                let found = self.choose_oldest(now, lots, round, boundary);
+                let found = self.choose_oldest(now, draws, round, boundary);
                 found.iter().map(|found| found.selected).sum()
             }
         };
@@ -149,7 +151,7 @@ impl ByAge {
     fn choose_oldest(
         &mut self,
         now: &RoundWorld,
-        lots: &Lots,
+        draws: &Draws,
         round: u64,
         boundary: Option<(i64, Choice<'_>)>,
     ) -> Vec<Found> {
@@ -161,31 +163,31 @@ impl ByAge {
                 Ordering::Greater => Choice::None,
             },
         };
-        self.map(|shard| shard.choose(now, lots, round, choice))
+        self.map(|shard| shard.choose(now, draws, round, choice))
     }
 
-    /// Chooses whole groups that are older than a boundary, and the lowest lots from the one at it.
-    fn choose_low_lots(
+    /// Chooses whole groups that are older than a boundary, and the lowest draws from the one at it.
+    fn choose_low_draws(
         &mut self,
         now: &RoundWorld,
-        lots: &Lots,
+        draws: &Draws,
         round: u64,
         since: i64,
         share: Share,
     ) -> u64 {
         let cohort = u64::from(self.setting.cohort());
         let bounds = Bounds::guess(share.left, share.count);
-        let boundary = Some((since, Choice::LowLots(bounds)));
-        let mut found = self.choose_oldest(now, lots, round, boundary);
+        let boundary = Some((since, Choice::LowDraws(bounds)));
+        let mut found = self.choose_oldest(now, draws, round, boundary);
         let wanted = missing(cohort, &found).unwrap_or_else(|| {
             // Far from what could be expected: look at everyone of that age.
             for (shard, found) in self.each.iter_mut().zip(&found) {
                 shard.undo(round, since, &found.near);
             }
             found = self.map(|shard| {
-                let all = Choice::LowLots(Bounds::NONE);
+                let all = Choice::LowDraws(Bounds::NONE);
                 let choice = |s: i64| if s == since { all } else { Choice::None };
-                shard.choose(now, lots, round, choice)
+                shard.choose(now, draws, round, choice)
             });
             share.left
         });
@@ -206,17 +208,17 @@ impl ByAge {
         }
     }
 
-    /// One client online, by the lowest lot of a stream of its own.
+    /// One client online, by the lowest draw of a stream of its own.
     fn force_one(&mut self, now: &RoundWorld, round: u64) -> u64 {
-        let lots = Lots::new(self.world.seed, Stream::FORCED, round);
-        let lowest = self.map(|shard| shard.lowest_lot(now, &lots));
+        let draws = Draws::new(self.world.seed, Stream::FORCED, round);
+        let lowest = self.map(|shard| shard.lowest_draw(now, &draws));
         let Some((_, client)) = lowest.into_iter().flatten().min() else {
             return 0;
         };
         let shard = self.of(client);
         shard.clear_marks();
         shard.mark(client);
-        shard.choose(now, &lots, round, |_| Choice::Marked).selected
+        shard.choose(now, &draws, round, |_| Choice::Marked).selected
     }
 
     /// The clients that wait since a round: those that were credited in the one before.

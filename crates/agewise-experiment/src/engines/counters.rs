@@ -269,7 +269,7 @@ fn count(
 mod tests {
     use super::*;
     use agewise_core::metrics::Windows;
-    use agewise_core::{Chance, Lots, Seed, Stream};
+    use agewise_core::{Chance, Draws, Seed, Stream};
 
     #[test]
     fn a_client_takes_16_bytes() {
@@ -288,8 +288,8 @@ mod tests {
             let mut plain = Windows::new(clients, &LENGTHS);
             let mut last = vec![-1i64; clients as usize];
             for round in 0..rounds {
-                let lots = Lots::new(Seed(1), Stream::LOT, round);
-                for client in (0..clients).filter(|&c| chance.wins(lots.of(u64::from(c)))) {
+                let draws = Draws::new(Seed(1), Stream::DRAW, round);
+                for client in (0..clients).filter(|&c| chance.wins(draws.of(u64::from(c)))) {
                     let index = client as usize;
                     let fresh = Fresh::new((round as i64 - 1 - last[index]) as u64, round);
                     let one = [client as u16];

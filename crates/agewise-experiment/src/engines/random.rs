@@ -1,4 +1,4 @@
-//! The engine for choices by lot alone: ages play no part, so clients stay in order of number, each with the
+//! The engine for choices by draw alone: ages play no part, so clients stay in order of number, each with the
 //! round since which it waits (4 bytes). A round is one pass over all ranks.
 
 use super::counters::{FreshByAge, fetch};

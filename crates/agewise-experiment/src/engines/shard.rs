@@ -17,7 +17,7 @@ use super::counters::{Fresh, fetch};
 use super::round::{AgeCounts, Pending, RoundMetrics};
 use super::shards::ClientShard;
 use crate::world::{RoundWorld, World};
-use agewise_core::{Chance, Laws, Lots, Sizes};
+use agewise_core::{Chance, Draws, Laws, Sizes};
 use bounds::{Bounds, Found};
 use clients::{ShardClients, bit, set_bit};
 use picker::Picker;
@@ -44,12 +44,12 @@ pub(crate) enum Choice<'a> {
     None,
     /// All who are online.
     Everyone,
-    /// Those online whose lot wins.
+    /// Those online whose draw wins.
     Chance(Chance),
-    /// Those online whose lot wins against their own law.
+    /// Those online whose draw wins against their own law.
     OwnLaw(&'a Laws),
-    /// Those online whose lot is low enough.
-    LowLots(Bounds),
+    /// Those online whose draw is low enough.
+    LowDraws(Bounds),
     /// Those that were marked.
     Marked,
 }
@@ -140,12 +140,12 @@ impl Shard {
     pub(crate) fn choose<'a>(
         &mut self,
         world: &RoundWorld,
-        lots: &Lots,
+        draws: &Draws,
         round: u64,
         choice: impl Fn(i64) -> Choice<'a>,
     ) -> Found {
         let mut found = Found::default();
-        let picker = Picker { world, lots, clients: &self.clients };
+        let picker = Picker { world, draws, clients: &self.clients };
         let marks = &self.marks;
         for group in &mut self.groups {
             let age = (round as i64 - group.since) as u64;
@@ -159,17 +159,18 @@ impl Shard {
                 }
                 Choice::Everyone => picker.pick(members, taken, &mut found, |_| true),
                 Choice::Chance(chance) => {
-                    picker
-                        .pick(members, taken, &mut found, |member| chance.wins(picker.lot(member)));
+                    picker.pick(members, taken, &mut found, |member| {
+                        chance.wins(picker.draw(member))
+                    });
                 }
                 Choice::OwnLaw(laws) => picker.pick(members, taken, &mut found, |member| {
-                    laws.takes_part(picker.clients.number(member), age, picker.lot(member))
+                    laws.takes_part(picker.clients.number(member), age, picker.draw(member))
                 }),
                 Choice::Marked => {
                     picker.pick(members, taken, &mut found, |member| bit(marks, member));
                 }
-                Choice::LowLots(bounds) => {
-                    picker.pick_low_lots(members, taken, &mut found, bounds);
+                Choice::LowDraws(bounds) => {
+                    picker.pick_low_draws(members, taken, &mut found, bounds);
                 }
             });
         }
@@ -193,7 +194,7 @@ impl Shard {
         }
     }
 
-    /// Undoes a choice by lots in the group of `since`, and gives its clients between the bounds back.
+    /// Undoes a choice by draw in the group of `since`, and gives its clients between the bounds back.
     pub(crate) fn undo(&mut self, round: u64, since: i64, near: &[(u64, u32)]) {
         let taken = self.log.undo(round, (round as i64 - since) as u64);
         let near = near.iter().map(|&(_, client)| self.clients.member(client));
@@ -249,15 +250,15 @@ impl Shard {
         self.marks.resize((self.clients.count() as usize).div_ceil(64), 0);
     }
 
-    /// The client online with the lowest lot.
-    pub(crate) fn lowest_lot(&self, world: &RoundWorld, lots: &Lots) -> Option<(u64, u32)> {
+    /// The client online with the lowest draw.
+    pub(crate) fn lowest_draw(&self, world: &RoundWorld, draws: &Draws) -> Option<(u64, u32)> {
         let members = self.groups.iter().flat_map(|group| group.members.iter().copied());
         let online = members.filter(|&member| self.clients.is_online(world, member));
-        let lot = |member| {
+        let draw = |member| {
             let client = self.clients.number(member);
-            (lots.of(u64::from(client)).bits(), client)
+            (draws.of(u64::from(client)).bits(), client)
         };
-        online.map(lot).min()
+        online.map(draw).min()
     }
 
     /// Ends a round: the clients that were taken make the youngest group of the next. Returns the number of them, and
@@ -314,14 +315,14 @@ mod tests {
     use agewise_core::{Seed, Stream};
     use bounds::sort_out;
 
-    fn lowest(shard: &mut Shard, lots: &Lots, bounds: Bounds, count: u64) -> Vec<u16> {
+    fn lowest(shard: &mut Shard, draws: &Draws, bounds: Bounds, count: u64) -> Vec<u16> {
         let now = World::calm(Seed(1)).at(0);
         shard.begin(&now, 0);
-        let choice = |since| if since == 0 { Choice::LowLots(bounds) } else { Choice::None };
-        let found = shard.choose(&now, lots, 0, choice);
+        let choice = |since| if since == 0 { Choice::LowDraws(bounds) } else { Choice::None };
+        let found = shard.choose(&now, draws, 0, choice);
         let Some(missing) = bounds::missing(count, std::slice::from_ref(&found)) else {
             shard.undo(0, 0, &found.near);
-            return lowest(shard, lots, Bounds::NONE, count);
+            return lowest(shard, draws, Bounds::NONE, count);
         };
         for (client, selected) in sort_out(vec![found], missing) {
             shard.decide(&now, client, (0, 0), selected);
@@ -331,20 +332,20 @@ mod tests {
         taken
     }
 
-    /// Guesses that are right, too low and too high, against sorting all lots.
+    /// Guesses that are right, too low and too high, against sorting all draws.
     #[test]
-    fn the_lowest_lots_are_found_by_any_guess() {
-        let lots = Lots::new(Seed(1), Stream::LOT, 0);
+    fn the_lowest_draws_are_found_by_any_guess() {
+        let draws = Draws::new(Seed(1), Stream::DRAW, 0);
         let ages: Vec<u64> = (0..1_000).map(|client| client % 2).collect();
         let mut order: Vec<u16> = (0..1_000).step_by(2).collect();
-        order.sort_unstable_by_key(|&client| lots.of(u64::from(client)));
+        order.sort_unstable_by_key(|&client| draws.of(u64::from(client)));
         order.truncate(100);
         order.sort_unstable();
         let tenths = |tenths: u64| u64::MAX / 10 * tenths;
         for (sure, possible) in [(1, 3), (0, 1), (5, 6), (0, 10)] {
             let bounds = Bounds { sure: tenths(sure), possible: tenths(possible) };
             let mut shard = Shard::new(0, &ages);
-            assert_eq!(lowest(&mut shard, &lots, bounds, 100), order);
+            assert_eq!(lowest(&mut shard, &draws, bounds, 100), order);
             shard.end(0, None);
             assert_eq!(shard.members_since(1).count(), 100);
             assert_eq!(shard.members_since(0).count(), 400);

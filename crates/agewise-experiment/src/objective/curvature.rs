@@ -4,7 +4,7 @@
 //! the mean is at most 1/2 times the second moment of (x, 1), for all parameters.
 
 use super::minimise::{dot, norm, scale_by};
-use agewise_core::{Lots, Seed, Stream};
+use agewise_core::{Draws, Seed, Stream};
 use agewise_train::data::ImageShape;
 use agewise_train::local::Samples;
 
@@ -57,8 +57,8 @@ fn write_middle(samples: &Samples<'_>, index: usize, input: ImageShape, row: &mu
 
 /// The largest eigenvalue of the mean of r r' over the rows r, by power iteration; errs upwards.
 fn largest_eigenvalue(rows: &[f32], width: usize) -> f64 {
-    let lots = Lots::new(Seed(0), FIRST_DIRECTION, 0);
-    let mut way: Vec<f64> = (0..width as u64).map(|index| lots.of(index).unit() - 0.5).collect();
+    let draws = Draws::new(Seed(0), FIRST_DIRECTION, 0);
+    let mut way: Vec<f64> = (0..width as u64).map(|index| draws.of(index).unit() - 0.5).collect();
     let mut found = 0.0;
     scale_to_one(&mut way);
     for _ in 0..MOST_STEPS {

@@ -134,7 +134,7 @@ impl SelectionRun {
 fn mean_weights(spec: &SelectionSpec, policy: &dyn Policy) -> MeanWeights {
     let setting = &spec.setting;
     let independent = policy.rounds_are_independent();
-    // Age and lots treat all clients alike; a rhythm gives each its own company for ever.
+    // Age and draws treat all clients alike; a rhythm gives each its own company for ever.
     let chosen_alike = setting.rates().is_none() && !matches!(policy.plan(), Plan::Select);
     let weighed_alike =
         setting.sizes().are_equal() || spec.policy.weighting() == Weighting::Uniform;

@@ -1,7 +1,7 @@
 //! The percentile bootstrap of a median: what the median would be if the runs were drawn again from themselves.
 
 use super::interval::Interval;
-use agewise_core::{Lots, Seed, Stream};
+use agewise_core::{Draws, Seed, Stream};
 
 /// The draws of the resamples: the resample is the round, and the draw in it the index.
 const RESAMPLE: Stream = Stream::custom(300);
@@ -19,9 +19,9 @@ pub(super) fn median_interval(sorted: &[f64]) -> Option<Interval> {
     let mut drawn = vec![0; sorted.len()];
     let mut medians: Vec<f64> = (0..RESAMPLES)
         .map(|resample| {
-            let lots = Lots::new(SEED, RESAMPLE, resample as u64);
+            let draws = Draws::new(SEED, RESAMPLE, resample as u64);
             for (draw, place) in drawn.iter_mut().enumerate() {
-                *place = below(lots.of(draw as u64).bits(), sorted.len());
+                *place = below(draws.of(draw as u64).bits(), sorted.len());
             }
             // Places in a sorted list are in the order of the values.
             drawn.sort_unstable();

@@ -21,7 +21,7 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agewise_core::{Lots, Seed, Stream};
+    use agewise_core::{Draws, Seed, Stream};
 
     #[test]
     fn a_worked_example() {
@@ -40,9 +40,9 @@ mod tests {
     #[test]
     fn adjusted_values_keep_the_order_and_never_fall() {
         for round in 0..500 {
-            let lots = Lots::new(Seed(4), Stream::custom(902), round);
+            let draws = Draws::new(Seed(4), Stream::custom(902), round);
             let raw: Vec<f64> =
-                (0..round % 12).map(|index| lots.of(index).unit().powi(3)).collect();
+                (0..round % 12).map(|index| draws.of(index).unit().powi(3)).collect();
             let adjusted = holm(&raw);
             let smallest = raw.iter().copied().fold(1.0, f64::min);
             for (index, (&raw_here, &here)) in raw.iter().zip(&adjusted).enumerate() {

@@ -104,7 +104,7 @@ impl PairedChange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agewise_core::{Lots, Seed, Stream};
+    use agewise_core::{Draws, Seed, Stream};
     use std::f64::consts::TAU;
 
     /// Differences 1, 2, 3, 4, 5: mean 3, standard error sqrt(2.5 / 5), t = 4.2426 with 4 degrees of freedom.
@@ -178,10 +178,10 @@ mod tests {
         let repetitions = 4_000;
         let mut covered = 0;
         for repetition in 0..repetitions {
-            let lots = Lots::new(Seed(5), Stream::custom(902), repetition);
+            let draws = Draws::new(Seed(5), Stream::custom(902), repetition);
             let normal = |index: u64| {
-                let radius = (-2.0 * (1.0 - lots.of(2 * index).unit()).ln()).sqrt();
-                radius * (TAU * lots.of(2 * index + 1).unit()).cos()
+                let radius = (-2.0 * (1.0 - draws.of(2 * index).unit()).ln()).sqrt();
+                radius * (TAU * draws.of(2 * index + 1).unit()).cos()
             };
             let pairs: Vec<(f64, f64)> = (0..5)
                 .map(|pair| (pair * 3, 10.0 * normal(pair * 3)))

@@ -42,7 +42,7 @@ impl RoundsToTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agewise_core::{Lots, Seed, Stream};
+    use agewise_core::{Draws, Seed, Stream};
 
     #[test]
     fn never_is_longer_than_every_number() {
@@ -83,9 +83,9 @@ mod tests {
         let rounds = |unit: f64| 1 + ((1.0 - unit).ln() / (1.0 - success).ln()) as u64;
         let mut covered = 0;
         for repetition in 0..repetitions {
-            let lots = Lots::new(Seed(6), Stream::custom(902), repetition);
+            let draws = Draws::new(Seed(6), Stream::custom(902), repetition);
             let runs: Vec<Option<u64>> = (0..10)
-                .map(|run| Some(rounds(lots.of(run).unit())).filter(|&rounds| rounds <= 60))
+                .map(|run| Some(rounds(draws.of(run).unit())).filter(|&rounds| rounds <= 60))
                 .collect();
             let Interval { low, high } = RoundsToTarget::of(&runs).interval.unwrap();
             covered += u32::from((low..=high).contains(&35.0));

@@ -1,7 +1,7 @@
 //! The engines against a plain replay that looks at every client in every round: the same cohorts, exactly.
 
 use agewise_core::{
-    Ages, Calibrator, Chance, EmptyCohort, Laws, Lots, PolicyVariant, Population, Seed,
+    Ages, Calibrator, Chance, Draws, EmptyCohort, Laws, PolicyVariant, Population, Seed,
     SettingParams, SizeDistribution, Sizes, Start, Stream, Weighting,
 };
 use agewise_experiment::{Availability, SelectionRun, SelectionSpec, World};
@@ -25,8 +25,8 @@ const DROPOUT: Stream = Stream::custom(18);
 const LEAVE: Stream = Stream::custom(19);
 const TIME_ZONE: Stream = Stream::custom(20);
 
-fn lot(seed: Seed, stream: Stream, round: u64, client: u32) -> f64 {
-    Lots::new(seed, stream, round).of(u64::from(client)).unit()
+fn draw(seed: Seed, stream: Stream, round: u64, client: u32) -> f64 {
+    Draws::new(seed, stream, round).of(u64::from(client)).unit()
 }
 
 /// One client after the other, nothing remembered but plain lists.
@@ -54,7 +54,7 @@ impl Naive {
             Availability::OnOff { up, down } => up / (up + down),
             _ => 1.0,
         };
-        let on = |client| lot(spec.world.seed, ONLINE, u64::MAX, client) < up_share;
+        let on = |client| draw(spec.world.seed, ONLINE, u64::MAX, client) < up_share;
         let interval = spec.setting.interval();
         Self {
             sizes: spec.size_distribution.draw(all, spec.world.seed).unwrap(),
@@ -72,12 +72,12 @@ impl Naive {
         let seed = self.spec.world.seed;
         match self.spec.world.availability {
             Availability::Always => true,
-            Availability::Bernoulli(p) => lot(seed, ONLINE, round, client) < p,
+            Availability::Bernoulli(p) => draw(seed, ONLINE, round, client) < p,
             Availability::OnOff { .. } => self.on[client as usize],
             Availability::Diurnal { period, depth } => {
-                let day = round as f64 / period + lot(seed, TIME_ZONE, 0, client);
+                let day = round as f64 / period + draw(seed, TIME_ZONE, 0, client);
                 let night = 0.5 * (1.0 + (std::f64::consts::TAU * day).cos());
-                lot(seed, ONLINE, round, client) < 1.0 - depth * night
+                draw(seed, ONLINE, round, client) < 1.0 - depth * night
             }
         }
     }
@@ -94,12 +94,12 @@ impl Naive {
                 self.here[index] = true;
                 self.ages[index] = 0;
             }
-            if client < joined && lot(world.seed, LEAVE, round, client) < world.leave {
+            if client < joined && draw(world.seed, LEAVE, round, client) < world.leave {
                 self.here[index] = false;
             }
             if let (Availability::OnOff { up, down }, true) = (world.availability, client < joined)
             {
-                let u = lot(world.seed, SWITCH, round, client);
+                let u = draw(world.seed, SWITCH, round, client);
                 self.on[index] = if self.on[index] { u >= 1.0 / up } else { u < 1.0 / down };
             }
         }
@@ -108,11 +108,11 @@ impl Naive {
             .collect();
         let mut cohort = self.select(round, &available);
         if cohort.is_empty() && self.spec.setting.empty_cohort() == EmptyCohort::ForceOne {
-            let lots = Lots::new(world.seed, Stream::FORCED, round);
+            let draws = Draws::new(world.seed, Stream::FORCED, round);
             let online = (0..joined).filter(|&c| available[c as usize]);
-            cohort.extend(online.min_by_key(|&client| lots.of(u64::from(client))));
+            cohort.extend(online.min_by_key(|&client| draws.of(u64::from(client))));
         }
-        cohort.retain(|&client| lot(world.seed, DROPOUT, round, client) >= world.dropout);
+        cohort.retain(|&client| draw(world.seed, DROPOUT, round, client) >= world.dropout);
         for age in &mut self.ages {
             *age += 1;
         }
@@ -139,10 +139,10 @@ impl Naive {
         let policy = spec.policy.build(&spec.setting).unwrap();
         if let (Some(calibrator), Some(family)) = (&self.calibrator, policy.law_family()) {
             let laws = Laws::shared(family.law(calibrator.interval(), 10).unwrap());
-            let lots = Lots::new(spec.world.seed, Stream::LOT, round);
+            let draws = Draws::new(spec.world.seed, Stream::DRAW, round);
             let takes_part = |&client: &u32| {
                 let chance = Chance::new(laws.of(client).probability(self.ages[client as usize]));
-                available[client as usize] && chance.wins(lots.of(u64::from(client)))
+                available[client as usize] && chance.wins(draws.of(u64::from(client)))
             };
             return (0..clients).filter(takes_part).collect();
         }

@@ -2,7 +2,7 @@
 
 use agewise_core::theory::ConvergenceBound;
 use agewise_core::{
-    Availability, Lots, PolicySpec, Seed, Selector, SettingParams, SizeDistribution, Start, Stream,
+    Availability, Draws, PolicySpec, Seed, Selector, SettingParams, SizeDistribution, Start, Stream,
 };
 use agewise_experiment::objective::{
     ConvexProblem, OptimumBudget, SkewTrack, is_strongly_convex, local_losses, local_optima, skew,
@@ -33,11 +33,11 @@ impl World {
     /// Images of 5 x 5 pixels in 3 classes: a bright pixel where the class says, and noise.
     fn synthetic(clients: u32, each: usize) -> Self {
         let count = clients as usize * each;
-        let lots = Lots::new(SEED, Stream::custom(1 << 20), 0);
+        let draws = Draws::new(SEED, Stream::custom(1 << 20), 0);
         let mut pixels = Vec::with_capacity(25 * count);
         let mut labels = Vec::with_capacity(count);
         for image in 0..count as u64 {
-            let mut numbers = (0..30).map(|place| lots.of(30 * image + place).unit());
+            let mut numbers = (0..30).map(|place| draws.of(30 * image + place).unit());
             let class = numbers.next().map_or(0, |number| (3.0 * number) as u8);
             let bright = 25 / 3 * usize::from(class);
             let pixel = |(place, noise): (usize, f64)| {
@@ -93,8 +93,8 @@ impl World {
 
 /// A vector of this length, in a direction that the number decides.
 fn direction(number: u64, length: f64, parameters: usize) -> Vec<f64> {
-    let lots = Lots::new(SEED, Stream::custom((1 << 20) + 1), number);
-    let way: Vec<f64> = (0..parameters as u64).map(|i| lots.of(i).unit() - 0.5).collect();
+    let draws = Draws::new(SEED, Stream::custom((1 << 20) + 1), number);
+    let way: Vec<f64> = (0..parameters as u64).map(|i| draws.of(i).unit() - 0.5).collect();
     let norm = way.iter().map(|value| value * value).sum::<f64>().sqrt();
     way.iter().map(|value| value * length / norm).collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::training::worlds::{Dir, experiment, logs, made_up, play_in_memory, run, small};
 use agewise_core::{
-    Error, Lots, Pick, Policy, PolicyVariant, Result, Round, Seed, Setting, Start, Stream,
+    Draws, Error, Pick, Policy, PolicyVariant, Result, Round, Seed, Setting, Start, Stream,
     Weighting,
 };
 use agewise_experiment::{Experiment, ExperimentParams, Measure, Summary, Variant};
@@ -111,9 +111,9 @@ const FEATURES: usize = 2;
 
 impl Regression {
     fn samples(split: Split, client: u32) -> impl Iterator<Item = ([f64; FEATURES], f64)> {
-        let lots = Lots::new(split.seed, Stream::custom(4_000), u64::from(client));
+        let draws = Draws::new(split.seed, Stream::custom(4_000), u64::from(client));
         (0..20u64).map(move |sample| {
-            let number = |place| 2.0 * lots.of(3 * sample + place).unit() - 1.0;
+            let number = |place| 2.0 * draws.of(3 * sample + place).unit() - 1.0;
             let features = [number(0), number(1)];
             (features, 2.0 * features[0] - features[1] + 0.1 * number(2))
         })

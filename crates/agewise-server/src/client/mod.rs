@@ -22,8 +22,8 @@ use agewise_train::task::Split;
 use backoff::Backoff;
 pub(crate) use endpoint::{endpoint, with_causes};
 use session::{Ended, Session};
-use std::fmt;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -143,35 +143,31 @@ pub enum Event {
 }
 
 /// Why a client gave up.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// A setting is wrong, or the task cannot be done with this data.
-    Input(Error),
+    #[error(transparent)]
+    Input(#[from] Error),
     /// The coordinator refuses this client for good.
+    #[error("the coordinator refuses this client: {0}")]
     Refused(String),
-    /// The coordinator does what it said it could not do.
-    Cheated(String),
-    /// Its state cannot be kept.
-    State(String),
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Input(error) => error.fmt(f),
-            Self::Refused(why) => write!(f, "the coordinator refuses this client: {why}"),
-            Self::Cheated(why) => write!(f, "the coordinator cannot be trusted: {why}"),
-            Self::State(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for ClientError {}
-
-impl From<Error> for ClientError {
-    fn from(error: Error) -> Self {
-        Self::Input(error)
-    }
+    /// The coordinator has broken a commitment.
+    #[error("the coordinator cannot be trusted: {0}")]
+    Cheated(&'static str),
+    /// The state of the client cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    State {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system has no random numbers.
+    #[error("no random numbers from the system: {0}")]
+    Random(#[from] getrandom::Error),
+    /// Training ended with a panic, which is a bug of the task.
+    #[error("training ended with a panic")]
+    Panicked,
 }
 
 /// A client.

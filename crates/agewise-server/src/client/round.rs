@@ -143,9 +143,7 @@ impl Session {
             Ok::<_, Error>((trained, begun.elapsed(), bytes, sha256))
         };
         let trained = tokio::task::spawn_blocking(training).await;
-        let trained =
-            trained.map_err(|_| ClientError::State("training ended with a panic".to_string()))?;
-        let (trained, time, bytes, sha256) = match trained {
+        let (trained, time, bytes, sha256) = match trained.map_err(|_| ClientError::Panicked)? {
             Ok(trained) => trained,
             Err(error) => {
                 // The round goes on without this client; the next one may be better.

@@ -8,7 +8,6 @@ use crate::crypto::seed_chain::{Commitment, RoundSeed, SeedCheck};
 use crate::crypto::signing::{RequestSigner, sign_enrolment};
 use crate::crypto::token::Token;
 use crate::protocol::coordinator_client::CoordinatorClient;
-use crate::protocol::hex;
 use crate::protocol::{
     self, Announcement, ChallengeRequest, DrawSource, EnrolRequest, ReportHeader, State, TaskSpec,
     WatchRequest,
@@ -17,6 +16,7 @@ use crate::protocol::{ParticipationParams, ParticipationRule};
 use agewise_core::Error;
 use agewise_train::Task;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -39,28 +39,21 @@ pub(super) enum Ended {
     Failed(ClientError),
 }
 
-/// What went wrong in the middle.
+/// Why a session ends before the coordinator closes it.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    Call(Status),
-    Client(ClientError),
-}
-
-impl From<Status> for SessionError {
-    fn from(status: Status) -> Self {
-        Self::Call(status)
-    }
-}
-
-impl From<ClientError> for SessionError {
-    fn from(why: ClientError) -> Self {
-        Self::Client(why)
-    }
-}
-
-impl From<Error> for SessionError {
-    fn from(error: Error) -> Self {
-        Self::Client(error.into())
-    }
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] tonic::transport::Error),
+    /// A call was answered with an error.
+    #[error(transparent)]
+    Call(#[from] Status),
+    /// The client gives up.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The client gives up: a setting is wrong.
+    #[error(transparent)]
+    Input(#[from] Error),
 }
 
 /// An update that was trained and not delivered yet.
@@ -131,6 +124,10 @@ impl Session {
         match self.connected(&mut was_connected).await {
             Ok(ended) => ended,
             Err(SessionError::Client(why)) => Ended::Failed(why),
+            Err(SessionError::Input(error)) => Ended::Failed(error.into()),
+            Err(SessionError::Connect(error)) => {
+                Ended::Disconnected { why: with_causes(&error), was_connected }
+            }
             Err(SessionError::Call(status)) => match status.code() {
                 Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated => {
                     Ended::Failed(ClientError::Refused(status.message().to_string()))
@@ -141,9 +138,7 @@ impl Session {
     }
 
     async fn connected(&mut self, was_connected: &mut bool) -> Result<Ended, SessionError> {
-        let channel = self.endpoint.connect().await;
-        let channel = channel.map_err(|error| Status::unavailable(with_causes(&error)))?;
-        let mut coordinator = CoordinatorClient::new(channel);
+        let mut coordinator = CoordinatorClient::new(self.endpoint.connect().await?);
         self.enrol(&mut coordinator).await?;
         *was_connected = true;
         if self.pending.is_some() {
@@ -221,12 +216,10 @@ impl Session {
             self.task = Some((spec, task));
             self.rule = None;
         }
-        let run = hex(&reply.run);
+        let run = HEXLOWER.encode(&reply.run);
         if self.state.run != run {
             // An update for another run is of no use.
             self.pending = None;
-        }
-        if self.state.run != run {
             self.seeds = None;
         }
         self.signer = RequestSigner::new(self.identity.clone(), challenge.challenge);
@@ -287,8 +280,8 @@ impl Session {
     }
 }
 
-fn cheated(why: &str) -> SessionError {
-    SessionError::Client(ClientError::Cheated(why.to_string()))
+fn cheated(why: &'static str) -> SessionError {
+    SessionError::Client(ClientError::Cheated(why))
 }
 
 fn commitment(told: &protocol::Commitment) -> Option<Commitment> {

@@ -1,12 +1,12 @@
 //! What a client remembers: its name, its key, its run, since when it waits, and what the coordinator has committed to.
 
 use super::ClientError;
-use crate::crypto::Identity;
 use crate::crypto::seed_chain::Commitment;
+use crate::crypto::{Identity, from_hex};
 use crate::protocol::name::check_name;
-use crate::protocol::{hex, unhex};
 use agewise_core::Error;
 use agewise_core::files::write_atomically;
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -44,15 +44,14 @@ pub struct Remembered {
 impl From<Commitment> for Remembered {
     fn from(commitment: Commitment) -> Self {
         let Commitment { chain, anchor, next_anchor } = commitment;
-        Self { chain, anchor: hex(&anchor), next_anchor: hex(&next_anchor) }
+        Self { chain, anchor: HEXLOWER.encode(&anchor), next_anchor: HEXLOWER.encode(&next_anchor) }
     }
 }
 
 impl Remembered {
     /// `None` if the file was changed by hand.
     pub(super) fn commitment(&self) -> Option<Commitment> {
-        let seed = |text: &str| unhex(text)?.try_into().ok();
-        let (anchor, next_anchor) = (seed(&self.anchor)?, seed(&self.next_anchor)?);
+        let (anchor, next_anchor) = (from_hex(&self.anchor)?, from_hex(&self.next_anchor)?);
         Some(Commitment { chain: self.chain, anchor, next_anchor })
     }
 }
@@ -64,12 +63,11 @@ const KEY: &str = "client.key";
 /// The key of a client: kept in its state folder, or until the program ends.
 pub(super) fn identity(folder: Option<&Path>) -> Result<Identity, ClientError> {
     let Some(folder) = folder else {
-        return Identity::generate()
-            .map_err(|error| ClientError::State(format!("no random numbers: {error}")));
+        return Ok(Identity::generate()?);
     };
-    fs::create_dir_all(folder).map_err(|error| state_error(folder, &error))?;
+    fs::create_dir_all(folder).map_err(state_error(folder))?;
     let path = folder.join(KEY);
-    Identity::load_or_create(&path).map_err(|error| state_error(&path, &error))
+    Identity::load_or_create(&path).map_err(state_error(&path))
 }
 
 impl ClientState {
@@ -85,7 +83,7 @@ impl ClientState {
             Some(path) => match fs::read(path) {
                 Ok(bytes) => Some(serde_json::from_slice::<Self>(&bytes)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(state_error(path, &error)),
+                Err(error) => return Err(state_error(path)(error)),
             },
         };
         match (stored, name) {
@@ -116,21 +114,19 @@ impl ClientState {
             return Ok(());
         };
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| state_error(folder, &error))?;
+            fs::create_dir_all(folder).map_err(state_error(folder))?;
         }
-        let text = serde_json::to_vec_pretty(self)
-            .map_err(|error| ClientError::State(format!("{}: {error}", path.display())))?;
-        write_atomically(path, &text).map_err(|error| state_error(path, &error))
+        let text =
+            serde_json::to_vec_pretty(self).map_err(|error| state_error(path)(error.into()))?;
+        write_atomically(path, &text).map_err(state_error(path))
     }
 }
 
-fn state_error(path: &Path, error: &io::Error) -> ClientError {
-    ClientError::State(format!("{}: {error}", path.display()))
+fn state_error(path: &Path) -> impl FnOnce(io::Error) -> ClientError {
+    let path = path.to_path_buf();
+    move |source| ClientError::State { path, source }
 }
 
 fn random_name() -> Result<String, ClientError> {
-    let bits = getrandom::u64().map_err(|error| {
-        ClientError::State(format!("no random numbers from the system: {error}"))
-    })?;
-    Ok(format!("client-{bits:016x}"))
+    Ok(format!("client-{:016x}", getrandom::u64()?))
 }

@@ -70,10 +70,9 @@ impl Admin {
                 return Err(Error::new("count", count, "1, as a name is one client's").into());
             }
         }
-        let no_random = |error| CoordinatorError::Corrupt(format!("no random numbers: {error}"));
         let mut tokens = Vec::new();
         for _ in 0..count {
-            let token = Token::generate().map_err(no_random)?;
+            let token = Token::generate()?;
             self.ledger.add_token(&TokenRow::new(&token, role, name.map(str::to_string)))?;
             tokens.push(token);
         }

@@ -1,11 +1,11 @@
 //! What the network asks of the driver. Answers go out when what they promise is on disk.
 
-use super::refusal::Refusal;
+use super::refusal::{CallError, Refusal};
 use super::storage::models::Global;
 use super::uploads::UploadSpec;
 use crate::crypto::PublicKey;
 use crate::protocol;
-use agewise_core::{Error, Lot};
+use agewise_core::Draw;
 use tokio::sync::{oneshot, watch};
 
 /// A question; the answer never comes if it could not be stored.
@@ -14,24 +14,30 @@ pub(crate) enum Command {
     Enrol {
         request: protocol::EnrolRequest,
         key: PublicKey,
-        reply: oneshot::Sender<Result<protocol::EnrolReply, EnrolmentError>>,
+        reply: oneshot::Sender<Result<protocol::EnrolReply, CallError>>,
     },
     /// A client wants announcements, and counts as connected from now on.
-    Watch { request: protocol::WatchRequest, reply: oneshot::Sender<Result<Subscription, Error>> },
+    Watch {
+        request: protocol::WatchRequest,
+        reply: oneshot::Sender<Result<Subscription, CallError>>,
+    },
     /// A client does not listen any more.
     Unwatch { client: u32, token: u64 },
     /// A client wants to take part, and has proven this draw.
     Join {
         request: protocol::JoinRequest,
-        drawn: Option<Lot>,
-        reply: oneshot::Sender<Result<protocol::JoinReply, Error>>,
+        drawn: Option<Draw>,
+        reply: oneshot::Sender<Result<protocol::JoinReply, CallError>>,
     },
     /// A client of the cohort wants the model.
-    Fetch { request: protocol::FetchModelRequest, reply: oneshot::Sender<Result<Global, Error>> },
+    Fetch {
+        request: protocol::FetchModelRequest,
+        reply: oneshot::Sender<Result<Global, CallError>>,
+    },
     /// A client is about to send an update.
     BeginReport {
         header: protocol::ReportHeader,
-        reply: oneshot::Sender<Result<UploadDecision, Error>>,
+        reply: oneshot::Sender<Result<UploadDecision, CallError>>,
     },
     /// An update is on disk, at this distance from the global model; or it was refused.
     EndReport {
@@ -44,18 +50,9 @@ pub(crate) enum Command {
     /// A token is not in the table of the authenticator, but the ledger may have it by now. The ledger is read before this is answered.
     RefreshAccess { reply: oneshot::Sender<()> },
     /// A client or a token is to be revoked.
-    Revoke { who: String, reply: oneshot::Sender<Result<protocol::RevokeReply, Error>> },
+    Revoke { who: String, reply: oneshot::Sender<Result<protocol::RevokeReply, CallError>> },
     /// Finish or hand back the round, and stop.
     Drain,
-}
-
-/// Why a client cannot enrol.
-#[derive(Debug)]
-pub(crate) enum EnrolmentError {
-    /// What it says cannot be.
-    Invalid(Error),
-    /// It may not.
-    Refused(Refusal),
 }
 
 /// What a client that listens gets.

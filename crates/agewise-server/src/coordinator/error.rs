@@ -1,58 +1,60 @@
 //! What can go wrong with a coordinator.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Why a coordinator cannot go on.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum CoordinatorError {
-    /// A setting, or a file's contents: a person can fix it.
-    Input(agewise_core::Error),
+    /// A setting or the content of a file is wrong, and a person can correct it.
+    #[error(transparent)]
+    Input(#[from] agewise_core::Error),
     /// What is stored cannot be used.
+    #[error("{0}")]
     Corrupt(String),
-    /// A file or folder: a disk, a permission.
-    File(PathBuf, io::Error),
-    /// The ledger.
-    Ledger(rusqlite::Error),
-    /// The network.
-    Network(String),
+    /// A file or a folder cannot be used: a disk, a permission.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The ledger cannot be read or written.
+    #[error("ledger: {0}")]
+    Ledger(#[from] rusqlite::Error),
+    /// Settings cannot be written as TOML.
+    #[error("the settings cannot be written: {0}")]
+    Settings(#[from] toml::ser::Error),
+    /// The system has no random numbers.
+    #[error("no random numbers from the system: {0}")]
+    Random(#[from] getrandom::Error),
+    /// The listener or the server failed.
+    #[error("network: {0}")]
+    Network(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A thread cannot be started.
+    #[error("the driver's thread cannot be started: {0}")]
+    Thread(#[source] io::Error),
+    /// A thread ended with a panic, which is a bug.
+    #[error("{0} ended with a panic")]
+    Panicked(&'static str),
 }
 
 impl CoordinatorError {
     /// An error about this file.
     pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_path_buf();
-        move |error| Self::File(path, error)
+        move |source| Self::File { path, source }
+    }
+
+    /// Whether a file is not there, which a disk that fails does not say.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        matches!(self, Self::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
     /// Whether another value, or another file, would do.
     pub fn is_bad_input(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Corrupt(_))
-    }
-}
-
-impl fmt::Display for CoordinatorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Input(error) => error.fmt(f),
-            Self::Corrupt(what) | Self::Network(what) => f.write_str(what),
-            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Ledger(error) => write!(f, "ledger: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for CoordinatorError {}
-
-impl From<agewise_core::Error> for CoordinatorError {
-    fn from(error: agewise_core::Error) -> Self {
-        Self::Input(error)
-    }
-}
-
-impl From<rusqlite::Error> for CoordinatorError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Ledger(error)
     }
 }

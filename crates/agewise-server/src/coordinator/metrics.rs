@@ -113,7 +113,7 @@ impl Metrics {
             m.aggregate_seconds.clone(),
         );
         // Alerts on a rate need the series before the first event.
-        for reason in Reason::ALL {
+        for &reason in Reason::ALL {
             drop(m.refusals.get_or_create(&[("reason", reason.name())]));
         }
         for outcome in ["accepted", "late", "refused"] {

@@ -159,8 +159,7 @@ pub async fn run(
         skips_verification,
         wall_clock,
     } = coordinator;
-    let address =
-        listener.local_addr().map_err(|error| CoordinatorError::Network(error.to_string()))?;
+    let address = listener.local_addr().map_err(|error| CoordinatorError::Network(error.into()))?;
     check_address(address, identity.is_some(), config.params.access.tokens)?;
     let limits = &config.params.limits;
     let deadlines = CallDeadlines {
@@ -187,8 +186,7 @@ pub async fn run(
         move || prepare(config, task, options, shared, wall_clock)
     };
     let prepared = tokio::task::spawn_blocking(prepare).await;
-    let (driver, lock) = prepared
-        .map_err(|error| CoordinatorError::Network(format!("the start failed: {error}")))??;
+    let (driver, lock) = prepared.map_err(|_| CoordinatorError::Panicked("the start"))??;
 
     let auth = driver.auth();
     let (commands, questions) = mpsc::channel();
@@ -200,7 +198,7 @@ pub async fn run(
         seen.close();
         drop(ended);
     });
-    let thread = thread.map_err(|error| CoordinatorError::Network(error.to_string()))?;
+    let thread = thread.map_err(CoordinatorError::Thread)?;
 
     let (stop, stopped) = watch::channel(false);
     let until_stopped = |mut stopped: watch::Receiver<bool>| async move {
@@ -244,10 +242,10 @@ pub async fn run(
     let panicked = tokio::task::spawn_blocking(move || thread.join().is_err()).await;
     drop(lock);
     if panicked.unwrap_or(true) {
-        return Err(CoordinatorError::Network("the driver ended with a panic".to_string()));
+        return Err(CoordinatorError::Panicked("the driver"));
     }
     match served {
-        Some(Ok(Err(error))) => Err(network(error)),
+        Some(Ok(Err(error))) => Err(CoordinatorError::Network(error.into())),
         _ => Ok(()),
     }
 }
@@ -280,10 +278,6 @@ fn wrong_identity(error: &tonic::transport::Error) -> agewise_core::Error {
     let why = with_causes(error);
     let expected = format!("a certificate and the key that belongs to it, as PEM ({why})");
     agewise_core::Error::new("tls.certificate, tls.key", "these files", expected)
-}
-
-fn network(error: impl std::fmt::Display) -> CoordinatorError {
-    CoordinatorError::Network(format!("network: {error}"))
 }
 
 /// Without TLS everyone on the way can read and change everything, so only loopback addresses may do without.

@@ -1,109 +1,78 @@
-//! Why something was refused: a word that is counted, and a sentence for the one who asked.
+//! Why a request is refused: a reason that is counted, and a sentence for the client.
 
-use std::fmt;
+use agewise_core::Error;
+use tonic::Status;
 
-/// What was wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Reason {
-    /// Another age than the one on record.
-    Age,
-    /// The client's draw does not win at its age.
-    Draw,
-    /// Another round than the present one.
-    Round,
-    /// The coordinator chooses, and did not choose this client.
-    NotInvited,
-    /// Not in the cohort.
-    Cohort,
-    /// Trained from another model.
-    Version,
-    /// Another number of parameters than the model has.
-    Shape,
-    /// More or fewer bytes than were promised, or a chunk that is too large.
-    Size,
-    /// A number that is infinite or not a number.
-    NotFinite,
-    /// Too far from the global model.
-    Norm,
-    /// Other bytes than were promised.
-    Checksum,
-    /// A second report that is not the first one.
-    Twice,
-    /// The proof of a draw is not this client's, or for another round.
-    Proof,
-    /// No session, or one that has ended: enrol again.
-    Session,
-    /// The signature on a call is not the client's.
-    Signature,
-    /// A call that was made before.
-    Replay,
-    /// More calls than a client may make.
-    Rate,
-    /// Another key than the one that was registered.
-    Key,
-    /// Not a token, or one that was used.
-    Token,
-    /// A token that is good for something else.
-    Role,
-    /// Shut out by an operator.
-    Revoked,
+/// Makes the reasons from one list, with the name that each has in the ledger and in metrics.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident = $name:literal,)*) => {
+        /// What is wrong with a request.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(crate) enum Reason {
+            $($(#[$doc])* $reason,)*
+        }
+
+        impl Reason {
+            pub(crate) const ALL: &[Self] = &[$(Self::$reason,)*];
+
+            /// The name in the ledger and in metrics.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Reason {
-    pub(crate) const ALL: [Self; 21] = [
-        Self::Age,
-        Self::Draw,
-        Self::Round,
-        Self::NotInvited,
-        Self::Cohort,
-        Self::Version,
-        Self::Shape,
-        Self::Size,
-        Self::NotFinite,
-        Self::Norm,
-        Self::Checksum,
-        Self::Twice,
-        Self::Proof,
-        Self::Session,
-        Self::Signature,
-        Self::Replay,
-        Self::Rate,
-        Self::Key,
-        Self::Token,
-        Self::Role,
-        Self::Revoked,
-    ];
-
-    /// As it stands in the ledger and in metrics.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Age => "age",
-            Self::Draw => "draw",
-            Self::Round => "round",
-            Self::NotInvited => "not-invited",
-            Self::Cohort => "cohort",
-            Self::Version => "version",
-            Self::Shape => "shape",
-            Self::Size => "size",
-            Self::NotFinite => "not-finite",
-            Self::Norm => "norm",
-            Self::Checksum => "checksum",
-            Self::Twice => "twice",
-            Self::Proof => "proof",
-            Self::Session => "session",
-            Self::Signature => "signature",
-            Self::Replay => "replay",
-            Self::Rate => "rate",
-            Self::Key => "key",
-            Self::Token => "token",
-            Self::Role => "role",
-            Self::Revoked => "revoked",
-        }
-    }
+reasons! {
+    /// Another age than the one on record.
+    Age = "age",
+    /// The client's draw does not win at its age.
+    Draw = "draw",
+    /// Another round than the present one.
+    Round = "round",
+    /// The coordinator selects, and did not select this client.
+    NotInvited = "not-invited",
+    /// Not in the cohort.
+    Cohort = "cohort",
+    /// Trained from another model.
+    Version = "version",
+    /// Another number of parameters than the model has.
+    Shape = "shape",
+    /// More or fewer bytes than were promised, or a chunk that is too large.
+    Size = "size",
+    /// A number that is infinite or not a number.
+    NotFinite = "not-finite",
+    /// Too far from the global model.
+    Norm = "norm",
+    /// Other bytes than were promised.
+    Checksum = "checksum",
+    /// A second report that is not the first one.
+    Twice = "twice",
+    /// The proof of a draw is not this client's, or for another round.
+    Proof = "proof",
+    /// No session, or one that has ended: enrol again.
+    Session = "session",
+    /// The signature on a call is not the client's.
+    Signature = "signature",
+    /// A call that was made before.
+    Replay = "replay",
+    /// More calls than a client may make.
+    Rate = "rate",
+    /// Another key than the one that was registered.
+    Key = "key",
+    /// Not a token, or one that was used.
+    Token = "token",
+    /// A token that is good for something else.
+    Role = "role",
+    /// Revoked by an operator.
+    Revoked = "revoked",
 }
 
 /// A refusal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {detail}", reason.name())]
 pub(crate) struct Refusal {
     pub(crate) reason: Reason,
     pub(crate) detail: String,
@@ -115,8 +84,48 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.reason.name(), self.detail)
+/// Why a call is answered with an error; the variant decides the gRPC code.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    /// Another run, or a client that this run does not know: it has to enrol again.
+    #[error(transparent)]
+    NotEnrolled(Error),
+    /// The client has not joined this round, or the round is over.
+    #[error(transparent)]
+    NotInRound(Error),
+    /// The client has a stream of announcements already.
+    #[error(transparent)]
+    AlreadyWatching(Error),
+    /// The client has fetched the model too often.
+    #[error(transparent)]
+    TooManyFetches(Error),
+    /// The client was revoked.
+    #[error(transparent)]
+    Revoked(Error),
+    /// A request that can never be granted.
+    #[error(transparent)]
+    Invalid(#[from] Error),
+    /// Authentication failed.
+    #[error(transparent)]
+    Denied(#[from] Refusal),
+}
+
+impl From<CallError> for Status {
+    fn from(error: CallError) -> Self {
+        let message = error.to_string();
+        match error {
+            CallError::NotEnrolled(_) => Self::failed_precondition(message),
+            CallError::NotInRound(_) => Self::aborted(message),
+            CallError::AlreadyWatching(_) => Self::already_exists(message),
+            CallError::TooManyFetches(_) => Self::resource_exhausted(message),
+            CallError::Revoked(_) => Self::permission_denied(message),
+            CallError::Invalid(_) => Self::invalid_argument(message),
+            CallError::Denied(refusal) => match refusal.reason {
+                Reason::Session | Reason::Replay => Self::failed_precondition(message),
+                Reason::Rate => Self::resource_exhausted(message),
+                Reason::Revoked | Reason::Role => Self::permission_denied(message),
+                _ => Self::unauthenticated(message),
+            },
+        }
     }
 }

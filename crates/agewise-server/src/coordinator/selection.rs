@@ -5,7 +5,7 @@
 
 use crate::config::CoordinatorConfig;
 use agewise_core::{
-    Ages, Availability, Cohort, Error, Lots, Pick, PopulationState, Report, Reports, Result, Seed,
+    Ages, Availability, Cohort, Draws, Error, Pick, PopulationState, Report, Reports, Result, Seed,
     Selector, SelectorState, Start, Stream,
 };
 use std::collections::BTreeMap;
@@ -256,7 +256,7 @@ pub(crate) fn initial_ages(config: &CoordinatorConfig) -> Result<Vec<u64>> {
 
 /// The age of a client that comes later.
 pub(crate) fn later_age(config: &CoordinatorConfig, client: u32, interval: f64) -> u64 {
-    let draw = Lots::new(config.seed(), Stream::FIRST_AGE, 0).of(u64::from(client));
+    let draw = Draws::new(config.seed(), Stream::FIRST_AGE, 0).of(u64::from(client));
     (draw.unit() * interval) as u64
 }
 

@@ -1,9 +1,10 @@
 //! The network's side of the coordinator: streams, chunks and deadlines. Everything that is decided is decided by the driver.
 
 use super::auth::Authenticator;
-use super::command::{Command, EnrolmentError, Subscription, UploadDecision};
+use super::command::{Command, Subscription, UploadDecision};
 use super::connections::{Connection, connection};
-use super::refusal::{Reason, Refusal};
+use super::error::CoordinatorError;
+use super::refusal::{CallError, Reason, Refusal};
 use super::shared::Shared;
 use super::uploads::{LARGEST_CHUNK, UpdateReceiver, UploadError};
 use crate::crypto::signing::SignedRequest;
@@ -14,7 +15,6 @@ use crate::protocol::{
     FetchModelRequest, JoinReply, JoinRequest, ReportHeader, ReportPart, ReportReply, RevokeReply,
     RevokeRequest, StatusReply, StatusRequest, WatchRequest, report_part,
 };
-use agewise_core::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,8 +76,7 @@ impl Service {
     fn admit<M: SignedRequest>(&self, request: Request<M>) -> Result<M, Status> {
         let connection = connection(&request);
         let message = request.into_inner();
-        let admitted = self.auth.admit(&message, connection.as_ref());
-        admitted.map_err(|refusal| denied(&refusal))?;
+        self.auth.admit(&message, connection.as_ref()).map_err(CallError::from)?;
         Ok(message)
     }
 
@@ -94,7 +93,7 @@ impl Service {
         let header = metadata.get("authorization");
         let token = header.and_then(|text| text.to_str().ok()?.strip_prefix("Bearer "));
         let checked = self.auth.check_bearer(token, role, connection.as_ref());
-        checked.map_err(|refusal| denied(&refusal))
+        Ok(checked.map_err(CallError::from)?)
     }
 
     /// Receives the bytes of an update. `Ok` is its distance to the global model.
@@ -125,35 +124,14 @@ impl Service {
         match taken {
             Ok(norm) => Ok(Ok(norm)),
             Err(UploadError::Refused(refusal)) => Ok(Err(refusal)),
-            Err(UploadError::Storage(error)) => {
-                tracing::error!(%error, "an update could not be stored");
-                self.shared.metrics.storage_failures.inc();
-                Err(Status::unavailable("the update could not be stored, try again"))
-            }
+            Err(UploadError::Storage(error)) => Err(self.not_stored(&error)),
         }
     }
-}
 
-/// Why a call is not let in, as gRPC says it.
-fn denied(refusal: &Refusal) -> Status {
-    let why = refusal.to_string();
-    match refusal.reason {
-        Reason::Session | Reason::Replay => Status::failed_precondition(why),
-        Reason::Rate => Status::resource_exhausted(why),
-        Reason::Revoked | Reason::Role => Status::permission_denied(why),
-        _ => Status::unauthenticated(why),
-    }
-}
-
-/// An error of the client: it has to enrol again, or it came too late, or it will never work.
-fn refused(error: &Error) -> Status {
-    match error.field() {
-        "run" | "client" => Status::failed_precondition(error.to_string()),
-        "round" => Status::aborted(error.to_string()),
-        "stream" => Status::already_exists(error.to_string()),
-        "fetches" => Status::resource_exhausted(error.to_string()),
-        "revoked" => Status::permission_denied(error.to_string()),
-        _ => Status::invalid_argument(error.to_string()),
+    fn not_stored(&self, error: &CoordinatorError) -> Status {
+        tracing::error!(%error, "an update could not be stored");
+        self.shared.metrics.storage_failures.inc();
+        Status::unavailable("the update could not be stored, try again")
     }
 }
 
@@ -164,7 +142,7 @@ impl Coordinator for Service {
         request: Request<ChallengeRequest>,
     ) -> Result<Response<ChallengeReply>, Status> {
         let challenge = self.auth.challenge(connection(&request).as_ref());
-        let challenge = challenge.map_err(|refusal| denied(&refusal))?;
+        let challenge = challenge.map_err(CallError::from)?;
         Ok(Response::new(ChallengeReply { challenge }))
     }
 
@@ -177,15 +155,11 @@ impl Coordinator for Service {
             self.ask(|reply| Command::RefreshAccess { reply }).await?;
         }
         let key = self.auth.check_enrolment(&request, connection.as_ref());
-        let key = key.map_err(|refusal| denied(&refusal))?;
+        let key = key.map_err(CallError::from)?;
         let challenge = request.challenge.clone();
-        let answer = self.ask(|reply| Command::Enrol { request, key, reply }).await?;
-        let reply = answer.map_err(|why| match why {
-            EnrolmentError::Invalid(error) => refused(&error),
-            EnrolmentError::Refused(refusal) => denied(&refusal),
-        })?;
+        let reply = self.ask(|reply| Command::Enrol { request, key, reply }).await??;
         let begun = self.auth.begin_session(reply.client, &challenge, connection.as_ref());
-        begun.map_err(|refusal| denied(&refusal))?;
+        begun.map_err(CallError::from)?;
         Ok(Response::new(reply))
     }
 
@@ -197,8 +171,8 @@ impl Coordinator for Service {
     ) -> Result<Response<Announcements>, Status> {
         let request = self.admit(request)?;
         let client = request.client;
-        let watching = self.ask(|reply| Command::Watch { request, reply }).await?;
-        let Subscription { announcements, token } = watching.map_err(|error| refused(&error))?;
+        let Subscription { announcements, token } =
+            self.ask(|reply| Command::Watch { request, reply }).await??;
         Ok(Response::new(Announcements {
             stream: WatchStream::new(announcements),
             client,
@@ -210,8 +184,8 @@ impl Coordinator for Service {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
         let request = self.admit(request)?;
         let drawn = self.auth.verified_draw(&request);
-        let answer = self.ask(|reply| Command::Join { request, drawn, reply }).await?;
-        answer.map(Response::new).map_err(|error| refused(&error))
+        let reply = self.ask(|reply| Command::Join { request, drawn, reply }).await??;
+        Ok(Response::new(reply))
     }
 
     type FetchModelStream = Chunks;
@@ -221,11 +195,7 @@ impl Coordinator for Service {
         request: Request<FetchModelRequest>,
     ) -> Result<Response<Chunks>, Status> {
         let request = self.admit(request)?;
-        let global = self
-            .ask(|reply| Command::Fetch { request, reply })
-            .await?
-            .map_err(|error| refused(&error))?;
-        let bytes = global.bytes;
+        let bytes = self.ask(|reply| Command::Fetch { request, reply }).await??.bytes;
         self.shared.metrics.moved("sent", bytes.len() as u64);
         let chunks = (0..bytes.len()).step_by(CHUNK).map(move |begin| {
             let end = bytes.len().min(begin + CHUNK);
@@ -245,21 +215,16 @@ impl Coordinator for Service {
         let coming = async {
             let header = tokio::time::timeout(HEADER, first_part(&mut parts)).await;
             let header = header.map_err(too_slow)??;
-            let admitted = self.auth.admit(&header, connection.as_ref());
-            admitted.map_err(|refusal| denied(&refusal))?;
+            self.auth.admit(&header, connection.as_ref()).map_err(CallError::from)?;
             let question = header.clone();
-            let entrance =
-                self.ask(|reply| Command::BeginReport { header: question, reply }).await?;
-            let expected = match entrance.map_err(|error| refused(&error))? {
+            let decision = self.ask(|reply| Command::BeginReport { header: question, reply });
+            let expected = match decision.await?? {
                 UploadDecision::Reply(reply) => return Ok(reply),
                 UploadDecision::Receive(expected) => expected,
             };
             let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
-            let receiver = UpdateReceiver::begin(expected, attempt).map_err(|error| {
-                tracing::error!(%error, "an update could not be stored");
-                self.shared.metrics.storage_failures.inc();
-                Status::unavailable("the update could not be stored, try again")
-            })?;
+            let receiver = UpdateReceiver::begin(expected, attempt);
+            let receiver = receiver.map_err(|error| self.not_stored(&error))?;
             let taken = self.receive(receiver, &mut parts).await?;
             self.ask(|reply| Command::EndReport { header, taken, reply }).await
         };
@@ -281,8 +246,8 @@ impl Coordinator for Service {
     ) -> Result<Response<RevokeReply>, Status> {
         self.check_bearer(request.metadata(), connection(&request), Role::Operator).await?;
         let who = request.into_inner().who;
-        let answer = self.ask(|reply| Command::Revoke { who, reply }).await?;
-        answer.map(Response::new).map_err(|error| refused(&error))
+        let reply = self.ask(|reply| Command::Revoke { who, reply }).await??;
+        Ok(Response::new(reply))
     }
 }
 

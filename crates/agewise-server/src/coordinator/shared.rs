@@ -3,8 +3,9 @@
 use super::connections::ConnectionCounters;
 use super::metrics::Metrics;
 use crate::protocol::State;
+use parking_lot::RwLock;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// Where the run stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,16 +52,16 @@ impl Shared {
 
     /// Where the run stands; `None` before the driver has begun and after it has ended.
     pub(crate) fn live(&self) -> Option<LiveStatus> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.live.read().clone()
     }
 
     pub(crate) fn publish(&self, live: LiveStatus) {
         self.metrics.show(&live);
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = Some(live);
+        *self.live.write() = Some(live);
     }
 
     /// The driver has ended.
     pub(crate) fn close(&self) {
-        *self.live.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.live.write() = None;
     }
 }

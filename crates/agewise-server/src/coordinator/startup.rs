@@ -10,11 +10,12 @@ use super::storage::models::ModelStore;
 use super::storage::sketches::Sketches;
 use super::uploads::UpdateStore;
 use crate::config::{CoordinatorConfig, DrawSource};
+use crate::crypto::from_hex;
 use crate::crypto::identity::write_secret;
 use crate::crypto::seed_chain::SeedChains;
-use crate::protocol::{hex, unhex};
 use agewise_train::checkpoint::Metadata;
 use agewise_train::{Task, Threads};
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io;
@@ -63,8 +64,7 @@ pub(super) fn prepare(
     };
     let run = check_facts(&mut ledger, &config, task.parameters(), secret, options.run)?;
     let calls = config.params.limits.calls_per_second;
-    let auth =
-        Authenticator::new(run.clone(), config.params.access.tokens, calls).map_err(no_random)?;
+    let auth = Authenticator::new(run.clone(), config.params.access.tokens, calls)?;
     let keep = config.params.model.keep as usize;
     let metadata = Metadata {
         round: 0,
@@ -132,10 +132,9 @@ pub(super) fn open_ledger_to_read(path: &Path) -> Result<Ledger, CoordinatorErro
 fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], CoordinatorError> {
     match fs::read_to_string(path) {
         Ok(text) => {
-            let bytes = unhex(text.trim()).and_then(|bytes| bytes.try_into().ok());
             let wrong =
                 || CoordinatorError::Corrupt(format!("{}: expected 64 digits", path.display()));
-            bytes.ok_or_else(wrong)
+            from_hex(text.trim()).ok_or_else(wrong)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && has_run => {
             let expected = "the secret of this run: restore it from where the ledger is from";
@@ -143,8 +142,8 @@ fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], CoordinatorError> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let mut secret = [0; 32];
-            getrandom::fill(&mut secret).map_err(no_random)?;
-            write_secret(path, &format!("{}\n", hex(&secret)))
+            getrandom::fill(&mut secret)?;
+            write_secret(path, &format!("{}\n", HEXLOWER.encode(&secret)))
                 .map_err(CoordinatorError::file(path))?;
             Ok(secret)
         }
@@ -155,10 +154,6 @@ fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], CoordinatorError> {
 /// Under which key the anchor of a chain stands in the ledger.
 pub(crate) fn anchor_fact(chain: u64) -> String {
     format!("anchor.{chain}")
-}
-
-fn no_random(error: getrandom::Error) -> CoordinatorError {
-    CoordinatorError::Corrupt(format!("no random numbers from the system: {error}"))
 }
 
 /// Makes a folder that is only its owner's; one that is there stays as it is.
@@ -219,7 +214,8 @@ fn check_facts(
     secret: Option<[u8; 32]>,
     new_run: Option<[u8; 16]>,
 ) -> Result<Vec<u8>, CoordinatorError> {
-    let anchor = secret.map(|secret| hex(&SeedChains::new(secret).commitment(0).anchor));
+    let anchor =
+        secret.map(|secret| HEXLOWER.encode(&SeedChains::new(secret).commitment(0).anchor));
     let anchor = (anchor_fact(0), anchor.unwrap_or_default());
     let facts = facts(config, parameters).map(|(key, value)| (key.to_string(), value));
     let facts = facts.into_iter().chain([anchor]);
@@ -236,7 +232,7 @@ fn check_facts(
     }
     let mut run = new_run.unwrap_or_default().to_vec();
     if new_run.is_none() {
-        getrandom::fill(&mut run).map_err(no_random)?;
+        getrandom::fill(&mut run)?;
     }
     ledger.set_fact("id", &run)?;
     for (key, value) in facts {

@@ -3,9 +3,9 @@
 
 use super::error::CoordinatorError;
 use super::refusal::{Reason, Refusal};
-use crate::protocol::hex;
 use agewise_core::{Error, Result as Checked};
 use agewise_train::aggregation::UpdateSource;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -47,7 +47,7 @@ impl UpdateStore {
 
     /// Where an update of a client lies once it is complete.
     pub(crate) fn place(&self, round: u64, client: u32, sha256: &[u8]) -> PathBuf {
-        let mark = hex(&sha256[..sha256.len().min(8)]);
+        let mark = HEXLOWER.encode(&sha256[..sha256.len().min(8)]);
         self.round(round).join(format!("{client}-{mark}.f32"))
     }
 }
@@ -76,18 +76,14 @@ pub(crate) struct UpdateReceiver {
 }
 
 /// Why an update did not come in.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum UploadError {
-    /// The client's fault.
-    Refused(Refusal),
-    /// Ours.
-    Storage(CoordinatorError),
-}
-
-impl From<Refusal> for UploadError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
+    /// The update is not acceptable.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The coordinator cannot store it.
+    #[error(transparent)]
+    Storage(#[from] CoordinatorError),
 }
 
 impl UpdateReceiver {
@@ -127,9 +123,7 @@ impl UpdateReceiver {
             return Err(Refusal::new(Reason::Size, detail).into());
         }
         self.hash.update(bytes);
-        self.file
-            .write_all(bytes)
-            .map_err(|error| UploadError::Storage(CoordinatorError::file(&self.path)(error)))?;
+        self.file.write_all(bytes).map_err(CoordinatorError::file(&self.path))?;
         let mut bytes = bytes;
         if !self.rest.is_empty() {
             let (head, tail) = bytes.split_at(bytes.len().min(4 - self.rest.len()));
@@ -182,7 +176,7 @@ impl UpdateReceiver {
             let detail = format!("{norm:.4} from the global model, at most {max_norm}");
             return Err(Refusal::new(Reason::Norm, detail).into());
         }
-        let failed = |error| UploadError::Storage(CoordinatorError::file(&self.path)(error));
+        let failed = |error| CoordinatorError::file(&self.path)(error);
         self.file.sync_all().map_err(failed)?;
         fs::rename(&self.path, place).map_err(failed)?;
         // Where a folder cannot be opened as a file the system does this by itself.

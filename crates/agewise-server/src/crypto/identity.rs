@@ -1,6 +1,7 @@
 //! The key of a client (sr25519: Schnorr signatures on Ristretto).
 
-use crate::protocol::{hex, unhex};
+use super::from_hex;
+use data_encoding::HEXLOWER;
 use schnorrkel::{ExpansionMode, Keypair, MiniSecretKey};
 use std::fmt;
 use std::fs;
@@ -16,9 +17,9 @@ pub struct Identity {
 
 impl Identity {
     /// A new key, from the system's random numbers.
-    pub fn generate() -> io::Result<Self> {
+    pub fn generate() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+        getrandom::fill(&mut bytes)?;
         Ok(Self::from_secret(bytes))
     }
 
@@ -35,13 +36,12 @@ impl Identity {
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         match fs::read_to_string(path) {
             Ok(text) => {
-                let bytes = unhex(text.trim()).and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
                 let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a client's key");
-                bytes.map(Self::from_secret).ok_or_else(wrong)
+                from_hex(text.trim()).map(Self::from_secret).ok_or_else(wrong)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let made = Self::generate()?;
-                write_secret(path, &format!("{}\n", hex(made.secret.as_bytes())))?;
+                write_secret(path, &format!("{}\n", HEXLOWER.encode(made.secret.as_bytes())))?;
                 Ok(made)
             }
             Err(error) => Err(error),
@@ -79,7 +79,7 @@ impl PublicKey {
 
 impl fmt::Debug for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.to_bytes()))
+        f.write_str(&HEXLOWER.encode(&self.to_bytes()))
     }
 }
 

@@ -14,3 +14,23 @@ pub mod token;
 pub mod vrf;
 
 pub use identity::{Identity, PublicKey};
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+
+/// The bytes that these hexadecimal digits stand for; `None` if they are not so many bytes.
+pub(crate) fn from_hex<const N: usize>(digits: impl AsRef<[u8]>) -> Option<[u8; N]> {
+    HEXLOWER_PERMISSIVE.decode(digits.as_ref()).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_hex;
+
+    #[test]
+    fn digits_stand_for_so_many_bytes() {
+        assert_eq!(from_hex("000fFf"), Some([0, 15, 255]));
+        for wrong in ["", "0", "000f", "000f0g", "000fé", "000f0f0f"] {
+            assert_eq!(from_hex::<3>(wrong), None, "{wrong}");
+        }
+    }
+}

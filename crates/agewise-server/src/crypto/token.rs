@@ -3,11 +3,11 @@
 //! A token is a name (16 digits, public, by which it is found) and a secret (40 digits). Only the SHA-256 of the secret is kept, and it is
 //! compared in constant time.
 
-use crate::protocol::{hex, unhex};
+use super::from_hex;
 use agewise_core::Error;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::io;
 use std::str::FromStr;
 use subtle::ConstantTimeEq as _;
 
@@ -64,16 +64,16 @@ pub struct Token {
 
 impl Token {
     /// A new one, from the system's random numbers.
-    pub fn generate() -> io::Result<Self> {
+    pub fn generate() -> Result<Self, getrandom::Error> {
         let mut token = Self { id: [0; ID_BYTES], secret: [0; SECRET_BYTES] };
-        getrandom::fill(&mut token.id).map_err(io::Error::other)?;
-        getrandom::fill(&mut token.secret).map_err(io::Error::other)?;
+        getrandom::fill(&mut token.id)?;
+        getrandom::fill(&mut token.secret)?;
         Ok(token)
     }
 
     /// The public part.
     pub fn id(&self) -> String {
-        hex(&self.id)
+        HEXLOWER.encode(&self.id)
     }
 
     /// What is kept of the secret.
@@ -88,7 +88,7 @@ impl Token {
 
     /// The whole token, secret included: for its holder only.
     pub fn reveal(&self) -> String {
-        format!("{PREFIX}{}_{}", hex(&self.id), hex(&self.secret))
+        format!("{PREFIX}{}_{}", HEXLOWER.encode(&self.id), HEXLOWER.encode(&self.secret))
     }
 }
 
@@ -97,11 +97,8 @@ impl FromStr for Token {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts = text.trim().strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
-        let token = parts.and_then(|(id, secret)| {
-            let id = <[u8; ID_BYTES]>::try_from(unhex(id)?).ok()?;
-            let secret = <[u8; SECRET_BYTES]>::try_from(unhex(secret)?).ok()?;
-            Some(Self { id, secret })
-        });
+        let token = parts
+            .and_then(|(id, secret)| Some(Self { id: from_hex(id)?, secret: from_hex(secret)? }));
         // What it was is not repeated: it may be a token with a typing mistake.
         token.ok_or_else(|| Error::new("token", "(not shown)", "agewise_, 16 digits, _, 40 digits"))
     }

@@ -3,7 +3,7 @@
 //! know it before it is shown, and everyone can check it then.
 
 use super::identity::{Identity, PublicKey};
-use agewise_core::Lot;
+use agewise_core::Draw;
 use merlin::Transcript;
 use schnorrkel::vrf::{VRFInOut, VRFPreOut, VRFProof};
 
@@ -32,7 +32,7 @@ impl DrawContext<'_> {
     }
 
     /// The draw of a client, and the proof.
-    pub fn draw(&self, identity: &Identity) -> (Lot, Vec<u8>) {
+    pub fn draw(&self, identity: &Identity) -> (Draw, Vec<u8>) {
         let (output, proof, _) = identity.pair.vrf_sign(self.transcript());
         let mut bytes = output.to_preout().to_bytes().to_vec();
         bytes.extend_from_slice(&proof.to_bytes());
@@ -40,7 +40,7 @@ impl DrawContext<'_> {
     }
 
     /// The draw that a proof is for; `None` if it is not a proof of this draw under this key.
-    pub fn verify(&self, key: &PublicKey, proof: &[u8]) -> Option<Lot> {
+    pub fn verify(&self, key: &PublicKey, proof: &[u8]) -> Option<Draw> {
         if proof.len() != PROOF_BYTES {
             return None;
         }
@@ -52,8 +52,8 @@ impl DrawContext<'_> {
     }
 }
 
-fn draw_of(output: &VRFInOut) -> Lot {
-    Lot::from_bits(u64::from_le_bytes(output.make_bytes(b"agewise lot")))
+fn draw_of(output: &VRFInOut) -> Draw {
+    Draw::from_bits(u64::from_le_bytes(output.make_bytes(b"agewise lot")))
 }
 
 #[cfg(test)]

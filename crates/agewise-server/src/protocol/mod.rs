@@ -2,13 +2,10 @@
 //!
 //! The messages are generated from `proto/agewise/v1/coordinator.proto`; docs/protocol.md has the order of the calls and what each side checks.
 
-mod hex;
 pub(crate) mod name;
 pub(crate) mod parameters;
 mod participation;
 
-pub use hex::hex;
-pub(crate) use hex::unhex;
 pub use messages::*;
 pub(crate) use participation::seeded_draw;
 pub use participation::{ParticipationParams, ParticipationRule};

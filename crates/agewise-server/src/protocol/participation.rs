@@ -2,7 +2,7 @@
 //! what a client claims.
 
 use agewise_core::{
-    AgeLaw, Lot, Lots, Policy, PolicySpec, Result, Seed, SettingParams, Stream, build_policy,
+    AgeLaw, Draw, Draws, Policy, PolicySpec, Result, Seed, SettingParams, Stream, build_policy,
 };
 
 /// What a rule follows from; the rule changes when this does.
@@ -64,7 +64,7 @@ impl ParticipationRule {
     }
 
     /// Whether a client takes part by itself, with this draw.
-    pub fn takes_part(&self, round: u64, client: u32, age: u64, drawn: Lot) -> bool {
+    pub fn takes_part(&self, round: u64, client: u32, age: u64, drawn: Draw) -> bool {
         match self {
             Self::Law(law) => law.takes_part(age, drawn),
             Self::Local(policy) => {
@@ -76,6 +76,6 @@ impl ParticipationRule {
 }
 
 /// The draw of a client where draws are seeded: the simulator's.
-pub(crate) fn seeded_draw(seed: Seed, round: u64, client: u32) -> Lot {
-    Lots::new(seed, Stream::LOT, round).of(u64::from(client))
+pub(crate) fn seeded_draw(seed: Seed, round: u64, client: u32) -> Draw {
+    Draws::new(seed, Stream::DRAW, round).of(u64::from(client))
 }

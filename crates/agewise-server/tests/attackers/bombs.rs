@@ -1,11 +1,11 @@
-//! Those who want us to keep, or to unpack, more than there is.
+//! Attackers that send more than the coordinator can keep or unpack.
 
+use crate::attacked_run::{Target, play};
+use crate::common::site::soon;
 use crate::frames::{
     CONTINUATION, END_HEADERS, HEADERS, answer, frame, greeted, head, is_closed, literal, memory,
     streamed, whole,
 };
-use crate::game::{Scene, play};
-use crate::site::soon;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tonic::Code;
@@ -16,16 +16,16 @@ const METHODS: [&str; 8] =
 /// What all attacks together may add to the memory of this process, which has other tests in it as well: 4 GB would not fit.
 const MOST_KIB: u64 = 400 << 10;
 
-async fn channel(scene: &Scene) -> Channel {
-    let endpoint = Endpoint::from_shared(scene.url.clone()).unwrap();
+async fn channel(target: &Target) -> Channel {
+    let endpoint = Endpoint::from_shared(target.url.clone()).unwrap();
     soon("a connection", endpoint.connect()).await.unwrap()
 }
 
 /// Announces 4 GB, and sends a little, or as much as it is let.
-async fn boaster(scene: Scene) {
+async fn boaster(target: Target) {
     loop {
         for method in METHODS {
-            let mut channel = channel(&scene).await;
+            let mut channel = channel(&target).await;
             let body = whole(vec![0, 0xff, 0xff, 0xff, 0xff, 1, 2, 3]);
             let code = soon(method, answer(&mut channel, method, None, body)).await;
             assert!(
@@ -44,11 +44,11 @@ async fn boaster(scene: Scene) {
 }
 
 /// Sends what has to be unpacked.
-async fn packer(scene: Scene) {
+async fn packer(target: Target) {
     loop {
         for method in METHODS {
             for encoding in ["gzip", "deflate", "zstd", "br"] {
-                let mut channel = channel(&scene).await;
+                let mut channel = channel(&target).await;
                 let body = whole(vec![1, 0, 0, 0, 4, 0x1f, 0x8b, 8, 0]);
                 let code = soon(method, answer(&mut channel, method, Some(encoding), body)).await;
                 assert_eq!(code, Some(Code::Unimplemented), "{method}, {encoding}");
@@ -67,11 +67,11 @@ async fn packer(scene: Scene) {
 }
 
 /// Sends headers without end.
-async fn talker(scene: Scene) {
+async fn talker(target: Target) {
     let line = literal("padding", &"x".repeat(100));
     let block: Vec<u8> = std::iter::repeat_n(line, 140).flatten().collect();
     loop {
-        let mut stream = greeted(&scene.url).await;
+        let mut stream = greeted(&target.url).await;
         stream.write_all(&frame(HEADERS, 0, 1, &head("Join"))).await.unwrap();
         let mut sent = 0;
         // 64 MiB, if it is let.
@@ -84,7 +84,7 @@ async fn talker(scene: Scene) {
         assert!(sent < 64 << 20, "64 MiB of headers were taken");
         assert!(is_closed(&mut stream, Duration::from_secs(20)).await, "still open");
         // One megabyte that ends.
-        let mut stream = greeted(&scene.url).await;
+        let mut stream = greeted(&target.url).await;
         stream.write_all(&frame(HEADERS, 0, 1, &head("Join"))).await.unwrap();
         for part in 0..72 {
             let flags = if part == 71 { END_HEADERS } else { 0 };
@@ -100,12 +100,12 @@ async fn talker(scene: Scene) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_is_not_kept() {
     let before = memory("VmRSS");
-    let attack = |scene: Scene| async move {
-        tokio::join!(boaster(scene.clone()), packer(scene.clone()), talker(scene));
+    let attack = |target: Target| async move {
+        tokio::join!(boaster(target.clone()), packer(target.clone()), talker(target));
     };
     let played = play("attackers-bombs", |_| {}, attack).await;
     played.is_as_without().await;
-    assert!(played.door("open") <= 10.0, "{} connections", played.door("open"));
+    assert!(played.connections("open") <= 10.0, "{} connections", played.connections("open"));
     if let (Some(before), Some(most)) = (before, memory("VmHWM")) {
         assert!(most < before + MOST_KIB, "{before} KiB, at the highest point {most} KiB");
     }

@@ -2,12 +2,12 @@
 //!
 //! `AGEWISE_FUZZ_MESSAGES` says how many; the fuzz job sends a million.
 
+use crate::attacked_run::{Target, play};
 use crate::common::folder;
+use crate::common::raw_client::RawClient;
+use crate::common::site::{Site, eventually, settings, soon};
 use crate::frames::{answer, memory, whole};
-use crate::game::{Scene, play};
 use crate::mutator::{Dice, corpus, mutate};
-use crate::site::{Site, settings, soon};
-use crate::villain::Villain;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,8 +65,8 @@ async fn mutated_messages_neither_fell_nor_feed_the_coordinator() {
     let mut params = settings(&folder("attackers-mutation"), 5, 1);
     params.limits.unauthenticated = 100;
     let site = Site::open(params, 100).await;
-    let mut villain = Villain::enrol(&site.url, "hostile", None).await;
-    let corpus = Arc::new(corpus(&mut villain));
+    let mut attacker = RawClient::enrol(&site.url, "hostile", None).await;
+    let corpus = Arc::new(corpus(&mut attacker));
     let total = messages();
     // Caches and pools have to fill once; that is not growth.
     let warm = Arc::new(AtomicUsize::new(total / 10));
@@ -82,7 +82,7 @@ async fn mutated_messages_neither_fell_nor_feed_the_coordinator() {
     // Beside it an honest client enrols and asks, and is answered.
     let mut honest = 0;
     while left.load(Ordering::Relaxed) > 0 {
-        let mut client = soon("honest", Villain::enrol(&site.url, "honest", None)).await;
+        let mut client = soon("honest", RawClient::enrol(&site.url, "honest", None)).await;
         let reply = soon("an answer", client.join(0, 0, &[])).await.unwrap();
         assert!(reply.why.is_empty(), "{reply:?}");
         honest += 1;
@@ -103,29 +103,24 @@ async fn mutated_messages_neither_fell_nor_feed_the_coordinator() {
     if let (Some(before), Some(after)) = (before, after) {
         assert!(after < before + MOST_KIB, "{before} KiB before, {after} KiB after");
     }
-    // Nobody has come in that way, and nothing has begun.
+    // No client has enrolled that way, and no round has begun.
     assert_eq!(site.count("SELECT COUNT(*) FROM clients"), 2);
     assert_eq!(site.count("SELECT COUNT(*) FROM rounds"), 0);
     assert_eq!(site.count("SELECT COUNT(*) FROM joins"), 0);
     site.until("SELECT COUNT(*) > 0 FROM refusals", 1).await;
-    drop(villain);
+    drop(attacker);
     let open = "agewise_connections{state=\"open\"}";
-    let closing = async {
-        while site.metric(open).await > 0.0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    soon("no connection is left", closing).await;
+    eventually("no connection is left", async || site.metric(open).await == 0.0).await;
     site.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_goes_on_under_mutated_messages() {
-    let attack = |scene: Scene| async move {
-        let mut villain = scene.villain(0).await;
-        let corpus = Arc::new(corpus(&mut villain));
+    let attack = |target: Target| async move {
+        let mut attacker = target.attacker(0).await;
+        let corpus = Arc::new(corpus(&mut attacker));
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        send(scene.url.clone(), corpus, SEED, left).await;
+        send(target.url.clone(), corpus, SEED, left).await;
     };
     let played = play("attackers-mutated-run", |_| {}, attack).await;
     played.has_the_same_model().await;

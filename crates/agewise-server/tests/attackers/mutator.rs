@@ -1,7 +1,7 @@
 //! Messages that are almost right: valid requests of every call, changed where a parser can trip.
 
+use crate::common::raw_client::{RawClient, header_part};
 use crate::frames::framed;
-use crate::villain::{Villain, header_part};
 use agewise_server::protocol::{
     CallSignature, ChallengeRequest, EnrolRequest, JoinRequest, ReportHeader, RevokeRequest,
     StatusRequest, WatchRequest,
@@ -31,30 +31,30 @@ impl Dice {
 }
 
 /// Valid requests, by method, as they are before they are framed.
-pub(crate) fn corpus(villain: &mut Villain) -> Vec<(&'static str, Vec<u8>)> {
-    let join = villain.join_request(3, 5, &[9; 96]);
-    let fetch = villain.fetch_request(1);
-    let header = villain.header(0, 0, &[0; 400]);
-    let signed_header = villain.sign(header.clone());
-    let data = crate::villain::data_part(&[1; 300]);
+pub(crate) fn corpus(attacker: &mut RawClient) -> Vec<(&'static str, Vec<u8>)> {
+    let join = attacker.join_request(3, 5, &[9; 96]);
+    let fetch = attacker.fetch_request(1);
+    let header = attacker.header(0, 0, &[0; 400]);
+    let signed_header = attacker.sign(header.clone());
+    let data = crate::common::raw_client::data_part(&[1; 300]);
     let stranger = JoinRequest {
         call_signature: Some(CallSignature { counter: u64::MAX, signature: vec![3; 64] }),
         client: u32::MAX,
         ..join.clone()
     };
-    let long = EnrolRequest { name: "n".repeat(5_000), ..villain.enrolment.clone() };
+    let long = EnrolRequest { name: "n".repeat(5_000), ..attacker.enrolment.clone() };
     let odd = ReportHeader { loss: f64::NAN, parameters: 1 << 62, ..header.clone() };
     vec![
         ("Challenge", ChallengeRequest {}.encode_to_vec()),
-        ("Enrol", villain.enrolment.encode_to_vec()),
+        ("Enrol", attacker.enrolment.encode_to_vec()),
         ("Enrol", EnrolRequest::default().encode_to_vec()),
         ("Enrol", long.encode_to_vec()),
         // Never a whole one with its signature: it would listen.
         (
             "Watch",
-            WatchRequest { client: 0, run: villain.run(), call_signature: None }.encode_to_vec(),
+            WatchRequest { client: 0, run: attacker.run(), call_signature: None }.encode_to_vec(),
         ),
-        ("Join", villain.sign(join.clone()).encode_to_vec()),
+        ("Join", attacker.sign(join.clone()).encode_to_vec()),
         ("Join", join.encode_to_vec()),
         ("Join", stranger.encode_to_vec()),
         ("FetchModel", fetch.encode_to_vec()),
@@ -137,7 +137,7 @@ fn change(dice: &mut Dice, bytes: &mut Vec<u8>, other: &[u8]) {
             bytes.splice(place..place, opening.chain(closing));
         }
         _ => {
-            // A field of every kind, also those that nobody knows.
+            // A field of every kind, also unknown ones.
             let key = dice.below(256) as u8;
             bytes.splice(place..place, [key, dice.next() as u8]);
         }

@@ -1,8 +1,8 @@
-//! A client that was shut out goes on: in the middle of an upload, and after it has reported.
+//! A revoked client goes on: in the middle of an upload, and after it has reported.
 
 use crate::common::folder;
-use crate::site::{Site, bytes_of, settings, soon};
-use crate::villain::{Villain, data_part, header_part, identity};
+use crate::common::raw_client::{RawClient, data_part, header_part, identity};
+use crate::common::site::{Site, bytes_of, settings, soon};
 use agewise_server::coordinator::Admin;
 use agewise_server::crypto::token::{Role, Token};
 use agewise_server::protocol::{Announcement, report_reply};
@@ -16,7 +16,7 @@ const PARAMETERS: usize = 1_000;
 
 struct Round {
     site: Site,
-    crowd: Vec<(Villain, Streaming<Announcement>)>,
+    crowd: Vec<(RawClient, Streaming<Announcement>)>,
     operator: Token,
     observer: Token,
 }
@@ -33,7 +33,7 @@ impl Round {
         let site = Site::open(params, PARAMETERS).await;
         let mut crowd = Vec::new();
         for name in ["a", "b", "c"] {
-            let mut client = Villain::enrol(&site.url, name, None).await;
+            let mut client = RawClient::enrol(&site.url, name, None).await;
             let stream = client.listen().await;
             crowd.push((client, stream));
         }
@@ -83,9 +83,9 @@ impl Round {
         assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
         let refused = c.report(0, 0, 9.0).await.unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
-        let again = Villain::try_enrol(&url, "c", &identity("c"), None).await.err().unwrap();
+        let again = RawClient::try_enrol(&url, "c", &identity("c"), None).await.err().unwrap();
         assert_eq!(again.code(), Code::PermissionDenied, "{again}");
-        let again = Villain::try_enrol(&url, "c", &identity("x"), None).await.err().unwrap();
+        let again = RawClient::try_enrol(&url, "c", &identity("x"), None).await.err().unwrap();
         assert_eq!(again.code(), Code::PermissionDenied, "{again}");
     }
 }

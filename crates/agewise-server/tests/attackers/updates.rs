@@ -1,28 +1,28 @@
-//! Somebody in the cohort who sends what no client would: without end, in a million pieces, of a size that cannot be, or without meaning.
+//! A client of the cohort that sends wrong updates: endless, in a million pieces, of an impossible size, or malformed.
 
 use crate::common::folder;
-use crate::site::{Site, bytes_of, settings, soon};
-use crate::villain::{Villain, data_part, header_part, parts_of};
+use crate::common::raw_client::{RawClient, data_part, header_part, parts_of};
+use crate::common::site::{Site, bytes_of, settings, soon};
 use agewise_server::protocol::{ReportHeader, ReportPart, report_reply};
 
 const PARAMETERS: usize = 10_000;
 
-type DriverDeps = Box<dyn Iterator<Item = ReportPart> + Send>;
+type Parts = Box<dyn Iterator<Item = ReportPart> + Send>;
 
-fn repeated(header: ReportHeader, part: ReportPart) -> DriverDeps {
+fn repeated(header: ReportHeader, part: ReportPart) -> Parts {
     Box::new(std::iter::once(header_part(header)).chain(std::iter::repeat(part)))
 }
 
 /// What it tries, and for which reason it is refused.
-fn bombs(villain: &mut Villain) -> Vec<(&'static str, DriverDeps)> {
+fn bombs(attacker: &mut RawClient) -> Vec<(&'static str, Parts)> {
     let good = bytes_of(&vec![1.0; PARAMETERS]);
-    let header = villain.header(0, 0, &good);
-    let mut signed = |change: fn(&mut ReportHeader)| {
+    let header = attacker.header(0, 0, &good);
+    let signed = |change: fn(&mut ReportHeader)| {
         let mut header = header.clone();
         change(&mut header);
-        villain.sign(header)
+        attacker.sign(header)
     };
-    let iter = |parts: Vec<ReportPart>| Box::new(parts.into_iter()) as DriverDeps;
+    let iter = |parts: Vec<ReportPart>| Box::new(parts.into_iter()) as Parts;
     let mut nan = vec![1.0; PARAMETERS];
     nan[7] = f32::NAN;
     let huge = bytes_of(&vec![f32::MAX; PARAMETERS]);
@@ -31,8 +31,8 @@ fn bombs(villain: &mut Villain) -> Vec<(&'static str, DriverDeps)> {
         ("shape", repeated(signed(|header| header.parameters = u64::MAX), data_part(&[]))),
         ("size", repeated(signed(|_| {}), data_part(&[0; 60_000]))),
         ("size", repeated(signed(|_| {}), data_part(&[0; 256 << 10]))),
-        ("size", Box::new(repeated(signed(|_| {}), data_part(&[0])).take(1_000_000)) as DriverDeps),
-        ("size", Box::new(repeated(signed(|_| {}), data_part(&[])).take(1_000_000)) as DriverDeps),
+        ("size", Box::new(repeated(signed(|_| {}), data_part(&[0])).take(1_000_000)) as Parts),
+        ("size", Box::new(repeated(signed(|_| {}), data_part(&[])).take(1_000_000)) as Parts),
         ("size", repeated(signed(|_| {}), header_part(ReportHeader::default()))),
         ("size", repeated(signed(|_| {}), ReportPart { part: None })),
         ("not-finite", iter(parts_of(signed(|_| {}), &bytes_of(&nan)))),
@@ -40,9 +40,9 @@ fn bombs(villain: &mut Villain) -> Vec<(&'static str, DriverDeps)> {
         ("round", iter(parts_of(signed(|header| header.round = 7), &good))),
         ("not-finite", iter(parts_of(signed(|header| header.samples = u64::MAX), &good))),
     ];
-    let mut header = villain.header(0, 0, &huge);
+    let mut header = attacker.header(0, 0, &huge);
     header.parameters = PARAMETERS as u64;
-    all.push(("norm", iter(parts_of(villain.sign(header), &huge))));
+    all.push(("norm", iter(parts_of(attacker.sign(header), &huge))));
     all
 }
 
@@ -55,7 +55,7 @@ async fn a_bad_update_costs_little_and_does_nothing() {
     let site = Site::open(params, PARAMETERS).await;
     let mut crowd = Vec::new();
     for name in ["honest", "hostile"] {
-        let mut client = Villain::enrol(&site.url, name, None).await;
+        let mut client = RawClient::enrol(&site.url, name, None).await;
         let stream = client.listen().await;
         crowd.push((client, stream));
     }

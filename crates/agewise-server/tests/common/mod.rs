@@ -1,7 +1,8 @@
 //! A coordinator and its clients over loopback, inside the test.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failure here is a failed test")]
 #![allow(dead_code, reason = "not every test needs everything")]
 
+pub(crate) mod raw_client;
+pub(crate) mod site;
 pub(crate) mod verified;
 
 use agewise_core::Seed;

@@ -2,7 +2,7 @@
 
 use crate::data::{Images, PixelNormalization};
 use crate::model::{Field, Model};
-use agewise_core::{Error, Lots, Result, Seed, Stream};
+use agewise_core::{Draws, Error, Result, Seed, Stream};
 use agewise_kernels::Aligned;
 use rand_core::Rng;
 
@@ -115,7 +115,7 @@ pub(super) struct Batches<N> {
 impl Batches<()> {
     /// Batches that are a function of (seed, round, client).
     pub(super) fn new(seed: Seed, round: u64, client: u32, order: Vec<u32>) -> Batches<impl Rng> {
-        let numbers = Lots::new(seed, ORDER, round).sequence(u64::from(client));
+        let numbers = Draws::new(seed, ORDER, round).sequence(u64::from(client));
         Batches { order, used: usize::MAX, numbers }
     }
 }

@@ -8,7 +8,7 @@ use super::layer::{Layer, Shape};
 use super::{Field, Model};
 use crate::checkpoint::{CheckpointView, Metadata, read_float, read_model, write_floats};
 use crate::task::TaskDescription;
-use agewise_core::{Error, Lots, Result, Seed, Stream};
+use agewise_core::{Draws, Error, Result, Seed, Stream};
 use rand_core::Rng;
 
 /// Random numbers for first parameters.
@@ -133,11 +133,11 @@ impl Model {
     /// First parameters as PyTorch draws them by default: uniform between plus and minus 1 / sqrt(fan-in), weights and
     /// biases alike.
     pub fn initial(&self, seed: Seed) -> Vec<f32> {
-        let lots = Lots::new(seed, FIRST_PARAMETERS, 0);
+        let draws = Draws::new(seed, FIRST_PARAMETERS, 0);
         let mut parameters = vec![0.0; self.parameters()];
         for (index, tensor) in (0..).zip(self.tensors()) {
             let bound = 1.0 / (tensor.fan_in as f32).sqrt();
-            let mut numbers = lots.sequence(index);
+            let mut numbers = draws.sequence(index);
             for value in &mut parameters[tensor.offset..][..tensor.len()] {
                 // 24 bits: as many as a float in [0, 1) can have.
                 let unit = (numbers.next_u64() >> 40) as f32 / (1u32 << 24) as f32;

@@ -1,6 +1,6 @@
 //! Aggregation: updates in memory against updates in files, and both against the definitions written out.
 
-use agewise_core::{Error, Lots, Result, Seed, Stream};
+use agewise_core::{Draws, Error, Result, Seed, Stream};
 use agewise_train::aggregation::{
     Aggregation, AggregationParams, Aggregator, Contribution, MemoryUpdates, Rejected, Rule,
     ServerRule, UpdateSource, Verdict,
@@ -301,7 +301,7 @@ proptest! {
 
 /// Numbers from -1 to 1.
 fn models(count: usize, parameters: usize, case: u64) -> Vec<Vec<f32>> {
-    let mut numbers = Lots::new(Seed(11), Stream::custom(902), case).sequence(0);
+    let mut numbers = Draws::new(Seed(11), Stream::custom(902), case).sequence(0);
     let mut number = || (numbers.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
     (0..count).map(|_| (0..parameters).map(|_| number()).collect()).collect()
 }

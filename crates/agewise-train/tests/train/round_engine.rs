@@ -1,8 +1,7 @@
 //! Rounds of federated learning: the definition of the average, threads, bad clients, rules of one's own, and a run that
 //! learns.
 
-// A failed `unwrap` is a failed test.
-use agewise_core::{Error, Lots, Result, Seed, Stream};
+use agewise_core::{Draws, Error, Result, Seed, Stream};
 use agewise_train::aggregation::{Aggregation, Aggregator, Contribution, UpdateSource, Verdict};
 use agewise_train::data::{
     Dataset, ImageShape, Images, PartitionParams, PixelNormalization, PixelScale, embedded_digits,
@@ -57,7 +56,7 @@ fn cohort(clients: &[u32]) -> Vec<Contribution> {
 
 /// So many different clients of a round.
 fn draw(count: usize, round: u64) -> Vec<Contribution> {
-    let mut numbers = Lots::new(SPLIT.seed, Stream::custom(901), round).sequence(0);
+    let mut numbers = Draws::new(SPLIT.seed, Stream::custom(901), round).sequence(0);
     let mut all: Vec<u32> = (0..SPLIT.clients).collect();
     for last in (1..all.len()).rev() {
         all.swap(last, (numbers.next_u64() % (last as u64 + 1)) as usize);

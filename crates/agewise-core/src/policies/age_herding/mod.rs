@@ -132,9 +132,9 @@ impl AgeHerding {
 
     /// The oldest available clients, oldest first, ties at random.
     fn oldest(round: &Round<'_>, count: usize) -> Vec<u32> {
-        let lots = round.lots(Stream::LOT);
+        let draws = round.draws(Stream::DRAW);
         let key =
-            |client: u32| (Reverse(round.ages().of(client)), lots.of(u64::from(client)), client);
+            |client: u32| (Reverse(round.ages().of(client)), draws.of(u64::from(client)), client);
         let keyed = round.available().map(key).collect();
         let mut oldest = first_by(keyed, count, Ord::cmp);
         oldest.sort_unstable();

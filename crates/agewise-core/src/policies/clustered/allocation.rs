@@ -4,7 +4,7 @@
 //! it is drawn m p_i times on average. Units are samples where sizes are whole numbers; otherwise they are so small
 //! that rounding is about 1e-14 for cohorts of up to 100, and all of them together are still exactly m M.
 
-use crate::random::Lots;
+use crate::random::Draws;
 
 /// All whole numbers up to this one are doubles.
 const EXACT: u64 = 1 << 53;
@@ -137,11 +137,11 @@ impl Distributions {
         self
     }
 
-    /// One client from each distribution; the k-th lot decides for the k-th.
-    pub(super) fn draw(&self, lots: &Lots) -> Vec<u32> {
+    /// One client from each distribution; the k-th draw decides for the k-th.
+    pub(super) fn draw(&self, draws: &Draws) -> Vec<u32> {
         let draw = |(index, parts): (usize, &Vec<Part>)| {
-            let lot = lots.of(index as u64).bits();
-            let mut target = ((u128::from(lot) * u128::from(self.capacity)) >> 64) as u64;
+            let draw = draws.of(index as u64).bits();
+            let mut target = ((u128::from(draw) * u128::from(self.capacity)) >> 64) as u64;
             let hit = parts.iter().find(|part| {
                 let hit = target < part.units;
                 target = target.saturating_sub(part.units);

@@ -16,7 +16,7 @@ pub(super) fn by_similarity(round: &Round<'_>, parts: &[Part], capacity: u64) ->
     let clients: Vec<u32> = parts.iter().map(|part| part.client).collect();
     let mut leaves_of = clients.clone();
     if clients.len() > MOST_LEAVES {
-        leaves_of = uniform_sample(clients, MOST_LEAVES, &round.lots(UNIFORM));
+        leaves_of = uniform_sample(clients, MOST_LEAVES, &round.draws(UNIFORM));
         leaves_of.sort_unstable();
     }
     let vectors = Vectors::of(round.reports(), &leaves_of).at_unit_length();

@@ -73,7 +73,7 @@ impl Policy for Clustered {
         let Some(distributions) = self.distributions(round) else {
             return Vec::new();
         };
-        let mut drawn = distributions.draw(&round.lots(CLUSTER));
+        let mut drawn = distributions.draw(&round.draws(CLUSTER));
         drawn.sort_unstable();
         let same = drawn.chunk_by(|a, b| a == b);
         same.map(|draws| Pick { client: draws[0], draws: draws.len() as u32 }).collect()

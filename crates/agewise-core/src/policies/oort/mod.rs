@@ -132,7 +132,7 @@ impl Oort {
         for (_, utility) in &mut utilities {
             *utility = utility.ln();
         }
-        successive(&utilities, places, &round.lots(BY_WEIGHT))
+        successive(&utilities, places, &round.draws(BY_WEIGHT))
     }
 }
 
@@ -159,10 +159,10 @@ impl Policy for Oort {
         }
         let places = (round.setting().cohort() as usize).min(tried.len() + new.len());
         let wanted = self.exploration(round.number()) * places as f64;
-        let explored = round_at_random(wanted, round.lots(ROUNDING).of(0)).min(new.len());
+        let explored = round_at_random(wanted, round.draws(ROUNDING).of(0)).min(new.len());
         let exploited = (places - explored).min(tried.len());
         let members = self.exploit(round, &tried, exploited);
-        let others = uniform_sample(new, places - exploited, &round.lots(UNIFORM));
+        let others = uniform_sample(new, places - exploited, &round.draws(UNIFORM));
         into_picks(members.into_iter().chain(others))
     }
 

@@ -58,15 +58,15 @@ fn extreme_and_missing_sizes_agree_with_enumeration() {
 /// from the sample itself; 5 of them are allowed.
 #[test]
 fn agrees_with_simulation_at_100_clients() {
-    use crate::random::{Lots, Stream};
+    use crate::random::{Draws, Stream};
     let sizes = SizeDistribution::Zipf(2.0).draw(100, Seed(6)).unwrap();
     let rounds = 200_000u64;
     let (mut first, mut second) = (0.0, 0.0);
     let mut mean = [0.0; 100];
     for round in 0..rounds {
-        let lots = Lots::new(Seed(1), Stream::LOT, round);
+        let draws = Draws::new(Seed(1), Stream::DRAW, round);
         let mut order: Vec<u32> = (0..100).collect();
-        order.select_nth_unstable_by_key(15, |&c| lots.of(u64::from(c)));
+        order.select_nth_unstable_by_key(15, |&c| draws.of(u64::from(c)));
         let total: f64 = order[..15].iter().map(|&c| sizes.of(c)).sum();
         let mut square = 0.0;
         for &client in &order[..15] {

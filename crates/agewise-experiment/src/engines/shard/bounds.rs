@@ -1,12 +1,12 @@
-//! The lowest lots of a population, without sorting it: the lots are uniform, so the last of the lowest is known
+//! The lowest draws of a population, without sorting it: the draws are uniform, so the last of the lowest is known
 //! nearly. Shards take those surely under it at once, and only the few near it are compared with each other.
 
-/// Lots that are surely low enough, and those that may be.
+/// Draws that are surely low enough, and those that may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// Every lot under this one is low enough.
+    /// Every draw under this one is low enough.
     pub(crate) sure: u64,
-    /// No lot above this one is.
+    /// No draw above this one is.
     pub(crate) possible: u64,
 }
 
@@ -15,7 +15,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Found {
     /// How many were selected.
     pub(crate) selected: u64,
-    /// The lots and numbers of clients between the bounds: it is not known yet who of them takes part.
+    /// The draws and numbers of clients between the bounds: it is not known yet who of them takes part.
     pub(crate) near: Vec<(u64, u32)>,
 }
 
@@ -23,7 +23,7 @@ impl Bounds {
     /// Nothing is sure.
     pub(crate) const NONE: Self = Self { sure: 0, possible: u64::MAX };
 
-    /// For the `count` lowest of `among` lots: five standard deviations and some more to both sides.
+    /// For the `count` lowest of `among` draws: five standard deviations and some more to both sides.
     pub(crate) fn guess(count: u64, among: u64) -> Self {
         let share = count as f64 / among as f64;
         let margin = 5.0 * (share * (1.0 - share) / among as f64).sqrt() + 16.0 / among as f64;
@@ -31,11 +31,11 @@ impl Bounds {
         Self { sure: scale(share - margin), possible: scale(share + margin) }
     }
 
-    /// Whether a lot is neither surely low enough nor surely too high.
+    /// Whether a draw is neither surely low enough nor surely too high.
     #[inline]
-    pub(crate) fn are_around(self, lot: u64) -> bool {
+    pub(crate) fn are_around(self, draw: u64) -> bool {
         // Below `sure` the difference wraps around, and is larger than anything.
-        lot.wrapping_sub(self.sure) <= self.possible - self.sure
+        draw.wrapping_sub(self.sure) <= self.possible - self.sure
     }
 }
 

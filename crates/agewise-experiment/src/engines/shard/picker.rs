@@ -3,7 +3,7 @@
 use super::bounds::{Bounds, Found};
 use super::clients::ShardClients;
 use crate::world::RoundWorld;
-use agewise_core::{Lot, Lots};
+use agewise_core::{Draw, Draws};
 
 /// What becomes of a member of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,10 +14,10 @@ enum Outcome {
     Open,
 }
 
-/// The clients that are there in a round, with their lots.
+/// The clients that are there in a round, with their draws.
 pub(super) struct Picker<'a> {
     pub(super) world: &'a RoundWorld,
-    pub(super) lots: &'a Lots,
+    pub(super) draws: &'a Draws,
     pub(super) clients: &'a ShardClients,
 }
 
@@ -28,8 +28,8 @@ impl Picker<'_> {
     }
 
     #[inline]
-    pub(super) fn lot(&self, member: u16) -> Lot {
-        self.lots.of(u64::from(self.clients.number(member)))
+    pub(super) fn draw(&self, member: u16) -> Draw {
+        self.draws.of(u64::from(self.clients.number(member)))
     }
 
     /// What becomes of a member that is chosen if it can be reached.
@@ -72,8 +72,8 @@ impl Picker<'_> {
         }
     }
 
-    /// Takes out those whose lots are surely low enough, and those whose lots may be.
-    pub(super) fn pick_low_lots(
+    /// Takes out those whose draws are surely low enough, and those whose draws may be.
+    pub(super) fn pick_low_draws(
         &self,
         members: &mut Vec<u16>,
         taken: &mut Vec<u16>,
@@ -81,24 +81,24 @@ impl Picker<'_> {
         bounds: Bounds,
     ) {
         let Found { selected, near } = found;
-        let mut open = |lot: u64, member: u16| {
-            near.push((lot, self.clients.number(member)));
+        let mut open = |draw: u64, member: u16| {
+            near.push((draw, self.clients.number(member)));
             Outcome::Open
         };
         if self.is_calm() {
             let before = taken.len();
             // The few between the bounds first: what is left then is a choice of two without a branch.
-            split(members, taken, |member| match self.lot(member).bits() {
-                lot if bounds.are_around(lot) => open(lot, member),
-                lot if lot < bounds.sure => Outcome::Credited,
+            split(members, taken, |member| match self.draw(member).bits() {
+                draw if bounds.are_around(draw) => open(draw, member),
+                draw if draw < bounds.sure => Outcome::Credited,
                 _ => Outcome::Stays,
             });
             *selected += (taken.len() - before) as u64;
         } else {
-            split(members, taken, |member| match self.lot(member).bits() {
-                lot if lot > bounds.possible => Outcome::Stays,
-                lot if lot < bounds.sure => self.outcome(member, selected),
-                lot if self.clients.is_online(self.world, member) => open(lot, member),
+            split(members, taken, |member| match self.draw(member).bits() {
+                draw if draw > bounds.possible => Outcome::Stays,
+                draw if draw < bounds.sure => self.outcome(member, selected),
+                draw if self.clients.is_online(self.world, member) => open(draw, member),
                 _ => Outcome::Stays,
             });
         }

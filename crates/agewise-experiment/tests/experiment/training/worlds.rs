@@ -1,6 +1,6 @@
 //! Small problems, and ways to play them.
 
-use agewise_core::{Lots, Seed, Stream};
+use agewise_core::{Draws, Seed, Stream};
 use agewise_experiment::run_dir::CHECKPOINTS;
 use agewise_experiment::{
     Callbacks, Experiment, ExperimentParams, NoCallbacks, Record, RoundLog, RunDir, RunId,
@@ -20,12 +20,12 @@ pub(crate) const PARAMETERS: usize = 16 * 4 + 4;
 /// Images of 4 x 4 pixels: the rows of a class are brighter than the noise, so that they can be learned in a few rounds
 /// but not at once.
 fn made_up_images(count: usize, stream: u16) -> Images {
-    let lots = Lots::new(Seed(11), Stream::custom(stream.into()), 0);
+    let draws = Draws::new(Seed(11), Stream::custom(stream.into()), 0);
     let label = |image: usize| image % CLASSES;
     let pixel = |place: usize| {
         let (image, row) = (place / 16, place % 16 / 4);
         let bright = if row == label(image) { 70.0 } else { 0.0 };
-        (bright + 180.0 * lots.of(place as u64).unit()) as u8
+        (bright + 180.0 * draws.of(place as u64).unit()) as u8
     };
     let pixels: Vec<u8> = (0..16 * count).map(pixel).collect();
     let labels: Vec<u8> = (0..count).map(|image| label(image) as u8).collect();

@@ -6,9 +6,10 @@ use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::{Selection, later_age};
 use crate::coordinator::startup::anchor_fact;
 use crate::coordinator::storage::ledger::{Ledger, PastClient, PastJoin, PastRound};
+use crate::crypto::from_hex;
 use crate::crypto::seed_chain::{Commitment, LINKS, RoundSeed, SeedCheck};
 use crate::crypto::vrf::DrawContext;
-use crate::protocol::{ParticipationRule, seeded_draw, unhex};
+use crate::protocol::{ParticipationRule, seeded_draw};
 use agewise_core::Calibrator;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -203,9 +204,7 @@ impl Replay {
 }
 
 fn anchor_or_none(ledger: &Ledger, chain: u64) -> Result<Option<RoundSeed>, CoordinatorError> {
-    let digits = ledger.fact(&anchor_fact(chain))?;
-    let digits = digits.and_then(|bytes| String::from_utf8(bytes).ok());
-    Ok(digits.and_then(|digits| unhex(&digits)?.try_into().ok()))
+    Ok(ledger.fact(&anchor_fact(chain))?.and_then(from_hex))
 }
 
 fn anchor(ledger: &Ledger, chain: u64) -> Result<RoundSeed, CoordinatorError> {

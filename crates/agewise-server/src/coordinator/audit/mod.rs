@@ -18,8 +18,8 @@ use super::startup::open_ledger_to_read;
 use super::state_machine::read_settings;
 use super::storage::ledger::Ledger;
 use crate::config::CoordinatorConfig;
-use crate::protocol::hex;
 use agewise_core::PolicyVariant;
+use data_encoding::HEXLOWER;
 use replay::Replay;
 use std::fmt;
 use std::path::Path;
@@ -111,7 +111,7 @@ pub fn audit_with(
         replay.state_limits();
         let (counts, findings) = replay.finish();
         Ok(Audit {
-            run: hex(&run),
+            run: HEXLOWER.encode(&run),
             policy: text("round.policy")?,
             draws: text("round.draws")?,
             rounds,

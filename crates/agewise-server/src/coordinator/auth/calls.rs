@@ -8,7 +8,7 @@ use crate::crypto::signing::{self, SignedRequest};
 use crate::crypto::token::Role;
 use crate::crypto::vrf::DrawContext;
 use crate::protocol::JoinRequest;
-use agewise_core::Lot;
+use agewise_core::Draw;
 use std::sync::Arc;
 
 impl Authenticator {
@@ -79,7 +79,7 @@ impl Authenticator {
     }
 
     /// The draw that a client proves, if it asks for the present round.
-    pub(crate) fn verified_draw(&self, request: &JoinRequest) -> Option<Lot> {
+    pub(crate) fn verified_draw(&self, request: &JoinRequest) -> Option<Draw> {
         let (key, since, (round, seed)) = {
             let table = self.table();
             let known = table.clients.get(request.client as usize)?;

@@ -12,9 +12,10 @@ use super::refusal::Refusal;
 use super::storage::ledger::{ClientRow, TokenRow};
 use crate::crypto::PublicKey;
 use crate::crypto::seed_chain::RoundSeed;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Refusals on one connection before it is closed; an honest client with a wrong setting sees why before that.
@@ -97,7 +98,7 @@ impl Authenticator {
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, ClientTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Takes over what the ledger says. Sessions go on. Gives the clients that are shut out from now on.

@@ -1,13 +1,14 @@
 //! One connection: unauthenticated until a call on it was authenticated.
 
 use super::ConnectionCounters;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -27,11 +28,6 @@ pub(super) fn connection_in(extensions: &Extensions) -> Option<Arc<Connection>> 
     let encrypted =
         || extensions.get::<TlsConnectInfo<Arc<Connection>>>().map(TlsConnectInfo::get_ref);
     extensions.get::<Arc<Connection>>().or_else(encrypted).cloned()
-}
-
-/// A panic elsewhere leaves nothing half done in here.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What all connections of a listener share.
@@ -61,7 +57,7 @@ impl ConnectionLimiter {
     pub(super) fn make_room(&self, most: usize) {
         loop {
             let oldest = {
-                let mut unauthenticated = lock(&self.unauthenticated);
+                let mut unauthenticated = self.unauthenticated.lock();
                 if unauthenticated.waiting.len() < most.max(1) {
                     return;
                 }
@@ -78,7 +74,7 @@ impl ConnectionLimiter {
     }
 
     fn enter(self: &Arc<Self>, peer: SocketAddr) -> Arc<Connection> {
-        let mut unauthenticated = lock(&self.unauthenticated);
+        let mut unauthenticated = self.unauthenticated.lock();
         let arrival = unauthenticated.arrivals;
         unauthenticated.arrivals += 1;
         let status = Mutex::new(Status { state: ConnectionState::Unauthenticated, waker: None });
@@ -97,7 +93,7 @@ impl ConnectionLimiter {
     /// Takes a connection off the list of unauthenticated, and says whether it was there.
     fn remove(&self, arrival: u64) -> bool {
         let removed = {
-            let mut unauthenticated = lock(&self.unauthenticated);
+            let mut unauthenticated = self.unauthenticated.lock();
             let removed = unauthenticated.waiting.remove(&arrival);
             self.counters.set_unauthenticated(unauthenticated.waiting.len());
             removed
@@ -147,7 +143,7 @@ impl Connection {
         }
         // The one that takes it off the list decides: an eviction, or this.
         if self.limiter.remove(self.arrival) {
-            let mut status = lock(&self.status);
+            let mut status = self.status.lock();
             if status.state == ConnectionState::Unauthenticated {
                 status.state = ConnectionState::Authenticated;
             }
@@ -156,13 +152,13 @@ impl Connection {
 
     /// Whether it has authenticated, and may stay.
     pub(crate) fn is_authenticated(&self) -> bool {
-        lock(&self.status).state == ConnectionState::Authenticated
+        self.status.lock().state == ConnectionState::Authenticated
     }
 
     /// Closes the connection, whatever it is doing.
     pub(crate) fn disconnect(&self) {
         let waker = {
-            let mut status = lock(&self.status);
+            let mut status = self.status.lock();
             status.state = ConnectionState::Disconnected;
             status.waker.take()
         };
@@ -192,7 +188,7 @@ impl Connection {
 
     /// Its state, and whom to wake when that changes: both at once, or a change in between would wake no task.
     fn state(&self, waker: &Waker) -> ConnectionState {
-        let mut status = lock(&self.status);
+        let mut status = self.status.lock();
         if !status.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             status.waker = Some(waker.clone());
         }
@@ -202,7 +198,7 @@ impl Connection {
     /// Its time is over; says its state now, for it may have authenticated in the last moment.
     fn time_out(&self) -> ConnectionState {
         let state = {
-            let mut status = lock(&self.status);
+            let mut status = self.status.lock();
             if status.state == ConnectionState::Unauthenticated {
                 status.state = ConnectionState::TimedOut;
                 self.limiter.counters.time_out();
@@ -275,7 +271,7 @@ impl Drop for ConnectionStream {
         limiter.remove(*arrival);
         limiter.counters.close_one();
         // The service may remember connections for longer than their tasks live.
-        let waker = lock(status).waker.take();
+        let waker = status.lock().waker.take();
         drop(waker);
     }
 }

@@ -11,10 +11,11 @@ use crate::protocol::{
     StatusReply, StatusRequest, WatchRequest, report_part,
 };
 use crate::tls::{ServerIdentity, TrialCertificates, Trust};
+use parking_lot::Mutex;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,7 +43,7 @@ impl Host {
     fn authenticate<T>(&self, request: &Request<T>) {
         let connection = connection(request).unwrap();
         connection.authenticate();
-        self.connections.lock().unwrap().push(connection);
+        self.connections.lock().push(connection);
     }
 }
 
@@ -247,7 +248,7 @@ async fn a_client_that_calls_and_does_not_authenticate_is_closed() {
         client.enrol(EnrolRequest::default()).await.unwrap_err();
         sleep(TICK).await;
     }
-    assert!(house.connections.lock().unwrap().is_empty());
+    assert!(house.connections.lock().is_empty());
 }
 
 #[tokio::test]
@@ -259,7 +260,7 @@ async fn an_authenticated_connection_lives_on() {
     // The channel would have connected again behind our back.
     assert_eq!((house.counters.accepted(), house.counters.timed_out()), (1, 0));
     assert_eq!((house.counters.open(), house.counters.unauthenticated()), (1, 0));
-    let connection = house.connections.lock().unwrap()[0].clone();
+    let connection = house.connections.lock()[0].clone();
     assert!(connection.is_authenticated());
     assert!(connection.peer().ip().is_loopback());
     drop(client);
@@ -318,7 +319,7 @@ async fn disconnecting_closes_a_connection_in_the_middle_of_an_answer() {
         let mut client = house.client().await;
         let mut news = client.watch(WatchRequest::default()).await.unwrap().into_inner();
         news.message().await.unwrap().unwrap();
-        let connection = house.connections.lock().unwrap()[0].clone();
+        let connection = house.connections.lock()[0].clone();
         connection.disconnect();
         assert!(!connection.is_authenticated());
         let ending = async { while let Ok(Some(_)) = news.message().await {} };

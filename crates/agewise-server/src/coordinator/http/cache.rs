@@ -2,7 +2,7 @@
 
 use super::history::{Snapshot, draw};
 use crate::coordinator::shared::{LiveStatus, Shared};
-use crate::protocol::hex;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ impl HistoryCache {
 
 fn past(seen: Snapshot, live: Option<&LiveStatus>) -> RenderedHistory {
     let blocks = draw(&seen, live);
-    let version = hex(&Sha256::digest(&blocks)[..8]);
+    let version = HEXLOWER.encode(&Sha256::digest(&blocks)[..8]);
     let html = format!("<section id=\"past\" data-version=\"{version}\">\n{blocks}</section>\n");
     RenderedHistory { seen, version, html }
 }

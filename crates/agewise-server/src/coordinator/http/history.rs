@@ -5,8 +5,8 @@ use super::status::{accuracy, count};
 use crate::config::CoordinatorParams;
 use crate::coordinator::shared::LiveStatus;
 use crate::coordinator::storage::ledger::{Ledger, RefusedCall, RoundSummary, WaitingClient};
-use crate::protocol::hex;
 use agewise_plot::{Column, Page, Table};
+use data_encoding::HEXLOWER;
 use std::path::Path;
 
 /// The most rounds that are read and drawn.
@@ -44,7 +44,7 @@ impl Snapshot {
             let mut rounds = ledger.history(MOST_ROUNDS)?;
             rounds.reverse();
             Ok(Self {
-                run: hex(&id),
+                run: HEXLOWER.encode(&id),
                 // Another version may have written it; then the page says less.
                 params: toml::from_str(&config).ok(),
                 rounds,

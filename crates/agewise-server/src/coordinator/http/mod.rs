@@ -25,9 +25,8 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use cache::{HistoryCache, Unreadable};
+use data_encoding::BASE64;
 use listener::{HttpListener, Peer};
 use std::future::Future;
 use std::sync::Arc;
@@ -120,7 +119,7 @@ fn token(header: Option<&HeaderValue>) -> Option<String> {
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
     }
-    let text = String::from_utf8(BASE64_STANDARD.decode(rest).ok()?).ok()?;
+    let text = String::from_utf8(BASE64.decode(rest.as_bytes()).ok()?).ok()?;
     text.split_once(':').map(|(_, password)| password.to_string())
 }
 

@@ -3,7 +3,6 @@
 use super::Driver;
 use super::requests::{Answer, MOST_SAMPLES};
 use crate::coordinator::auth::Enrolment;
-use crate::coordinator::command::EnrolmentError;
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::storage::ledger::ClientRow;
 use crate::crypto::PublicKey;
@@ -58,31 +57,27 @@ impl Driver {
         let Some(revoked) = self.deps.ledger.revoke(who)? else {
             let shown: String = who.chars().take(80).collect();
             let expected = "the name of a client or the public part of a token";
-            return Ok(Err(Error::new("who", format!("{shown:?}"), expected)));
+            return Ok(Err(Error::new("who", format!("{shown:?}"), expected).into()));
         };
         self.read_access()?;
         Ok(Ok(RevokeReply { revoked }))
     }
 
-    pub(super) fn enrol(
-        &mut self,
-        request: &EnrolRequest,
-        key: PublicKey,
-    ) -> Result<Result<EnrolReply, EnrolmentError>, CoordinatorError> {
+    pub(super) fn enrol(&mut self, request: &EnrolRequest, key: PublicKey) -> Answer<EnrolReply> {
         let EnrolRequest { name, samples, .. } = request;
         let samples = *samples;
         if let Err(error) = check_name(name) {
-            return Ok(Err(EnrolmentError::Invalid(error)));
+            return Ok(Err(error.into()));
         }
         if !(1..=MOST_SAMPLES).contains(&samples) {
             let error = Error::new("samples", samples, format!("from 1 to {MOST_SAMPLES}"));
-            return Ok(Err(EnrolmentError::Invalid(error)));
+            return Ok(Err(error.into()));
         }
         let client = match self.deps.auth.may_enrol(request) {
             Err(refusal) => {
                 let client = self.deps.auth.proven(request, refusal.reason);
                 self.deps.auth.note(client, &refusal, None);
-                return Ok(Err(EnrolmentError::Refused(refusal)));
+                return Ok(Err(refusal.into()));
             }
             Ok(Enrolment::Returning(client, token)) => {
                 if let Some(token) = token {
@@ -109,7 +104,7 @@ impl Driver {
                 let (config, interval) = (&self.deps.config, self.announced_interval);
                 let client = match self.selection.enrol(config, samples, interval) {
                     Ok(client) => client,
-                    Err(error) => return Ok(Err(EnrolmentError::Invalid(error))),
+                    Err(error) => return Ok(Err(error.into())),
                 };
                 let round = self.round_number();
                 let row = ClientRow {

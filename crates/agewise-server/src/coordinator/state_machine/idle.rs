@@ -5,8 +5,9 @@ use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::startup::anchor_fact;
 use crate::coordinator::storage::ledger::{NewJoin, RoundRow};
-use crate::protocol::{Commitment, ParticipationRule, hex};
+use crate::protocol::{Commitment, ParticipationRule};
 use agewise_core::Pick;
+use data_encoding::HEXLOWER;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,7 +60,9 @@ impl Driver {
         let ages = self.selection.age_counts();
         self.deps.ledger.begin_round(&row, present, ages)?;
         if let Some(Commitment { chain, next_anchor, .. }) = &self.commitment {
-            self.deps.ledger.set_fact(&anchor_fact(chain + 1), hex(next_anchor).as_bytes())?;
+            self.deps
+                .ledger
+                .set_fact(&anchor_fact(chain + 1), HEXLOWER.encode(next_anchor).as_bytes())?;
         }
         let mut members = BTreeMap::new();
         for Pick { client, draws } in invited {

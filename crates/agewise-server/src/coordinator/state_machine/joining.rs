@@ -8,14 +8,14 @@ use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::refusal::{Reason, Refusal};
 use crate::coordinator::storage::ledger::{NewJoin, Outcome, RoundRow};
 use crate::protocol::{JoinReply, JoinRequest, join_reply, seeded_draw};
-use agewise_core::{EmptyCohort, Lot};
+use agewise_core::{Draw, EmptyCohort};
 use std::time::Instant;
 
 impl Driver {
     pub(super) fn join(
         &mut self,
         request: &JoinRequest,
-        drawn: Option<Lot>,
+        drawn: Option<Draw>,
         now: Instant,
     ) -> Answer<JoinReply> {
         use join_reply::Outcome as Told;
@@ -76,7 +76,7 @@ impl Driver {
         client: u32,
         round: u64,
         age: u64,
-        drawn: Option<Lot>,
+        drawn: Option<Draw>,
     ) -> Result<join_reply::Outcome, Refusal> {
         use join_reply::Outcome as Told;
         let now = self.round_number();

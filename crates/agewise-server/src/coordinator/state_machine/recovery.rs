@@ -200,11 +200,7 @@ fn load_selection(
 
 /// Writes down the settings with which the run goes on, if they are others than before. Gives their number.
 fn note_settings(deps: &mut DriverDeps) -> Result<u32, CoordinatorError> {
-    let config = toml::to_string(&deps.config.params).map_err(|error| {
-        CoordinatorError::Corrupt(format!(
-            "config: expected settings that can be written ({error})"
-        ))
-    })?;
+    let config = toml::to_string(&deps.config.params)?;
     let known = deps.ledger.settings()?;
     if known.last() == Some(&config) {
         return Ok(known.len() as u32 - 1);

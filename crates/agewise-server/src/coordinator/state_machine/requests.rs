@@ -5,13 +5,14 @@ use super::{Driver, Phase};
 use crate::config::DrawSource;
 use crate::coordinator::command::{Command, Subscription};
 use crate::coordinator::error::CoordinatorError;
-use crate::coordinator::refusal::{Reason, Refusal};
+use crate::coordinator::refusal::{CallError, Reason, Refusal};
 use crate::coordinator::storage::models::Global;
 use crate::native;
 use crate::protocol::{
-    self, AgeCount, FetchModelRequest, RoundSummary, StatusReply, TaskSpec, WatchRequest, hex,
+    self, AgeCount, FetchModelRequest, RoundSummary, StatusReply, TaskSpec, WatchRequest,
 };
 use agewise_core::Error;
+use data_encoding::HEXLOWER;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -22,7 +23,8 @@ const MOST_FETCHES: u32 = 16;
 /// Rounds in a status.
 const STATUS_ROUNDS: u32 = 20;
 
-pub(super) type Answer<T> = Result<Result<T, Error>, CoordinatorError>;
+/// The outer error is the coordinator's, the inner one the client's.
+pub(super) type Answer<T> = Result<Result<T, CallError>, CoordinatorError>;
 
 impl Driver {
     /// Answers one question.
@@ -87,12 +89,7 @@ impl Driver {
     /// What clients train.
     pub(super) fn task_spec(&self) -> Result<TaskSpec, CoordinatorError> {
         let config = &self.deps.config;
-        let training = toml::to_string(config.training.params());
-        let training = training.map_err(|error| {
-            CoordinatorError::Corrupt(format!(
-                "training: expected settings that can be sent ({error})"
-            ))
-        })?;
+        let training = toml::to_string(config.training.params())?;
         let mut spec = TaskSpec {
             parameters: self.deps.task.parameters() as u64,
             training,
@@ -109,12 +106,13 @@ impl Driver {
         Ok(spec)
     }
 
-    fn watch(&mut self, request: &WatchRequest, now: Instant) -> Result<Subscription, Error> {
+    fn watch(&mut self, request: &WatchRequest, now: Instant) -> Result<Subscription, CallError> {
         self.check_client(request.client, &request.run)?;
         let client = request.client;
         if self.watchers.is_listening(client) {
             tracing::warn!(client, "wants to listen twice: do two clients have one name?");
-            return Err(Error::new("stream", client, "a client that does not listen already"));
+            let error = Error::new("stream", client, "a client that does not listen already");
+            return Err(CallError::AlreadyWatching(error));
         }
         let (token, announcements) = self.watchers.insert(client, self.announcement(client, now));
         if matches!(self.phase, Phase::Finished { .. }) {
@@ -123,28 +121,28 @@ impl Driver {
         Ok(Subscription { announcements, token })
     }
 
-    pub(super) fn check_client(&self, client: u32, run: &[u8]) -> Result<(), Error> {
+    pub(super) fn check_client(&self, client: u32, run: &[u8]) -> Result<(), CallError> {
         if run != self.deps.run {
-            return Err(Error::new(
-                "run",
-                hex(&run[..run.len().min(16)]),
-                format!("{}: enrol again", self.run_name()),
-            ));
+            let expected = format!("{}: enrol again", self.run_name());
+            let error = Error::new("run", HEXLOWER.encode(&run[..run.len().min(16)]), expected);
+            return Err(CallError::NotEnrolled(error));
         }
         if !self.selection.knows(client) {
-            return Err(Error::new("client", client, "a client that has enrolled"));
+            let error = Error::new("client", client, "a client that has enrolled");
+            return Err(CallError::NotEnrolled(error));
         }
         // The auth has looked already; since then an operator may have written to the ledger.
         if self.deps.auth.is_revoked(client) {
             let refusal = Refusal::new(Reason::Revoked, "this client was revoked");
             self.deps.auth.note(Some(client), &refusal, None);
-            return Err(Error::new("revoked", client, "a client that was not revoked"));
+            let error = Error::new("revoked", client, "a client that was not revoked");
+            return Err(CallError::Revoked(error));
         }
         Ok(())
     }
 
     pub(super) fn run_name(&self) -> String {
-        hex(&self.deps.run)
+        HEXLOWER.encode(&self.deps.run)
     }
 
     /// The member of the round under way.
@@ -178,7 +176,7 @@ impl Driver {
         Ok(())
     }
 
-    fn fetch(&mut self, request: &FetchModelRequest) -> Result<Global, Error> {
+    fn fetch(&mut self, request: &FetchModelRequest) -> Result<Global, CallError> {
         self.check_client(request.client, &request.run)?;
         let is_now = request.round == self.round_number();
         let round = self.phase.round_mut().filter(|_| is_now);
@@ -187,7 +185,8 @@ impl Driver {
             member.fetches += 1;
             if member.fetches > MOST_FETCHES {
                 let expected = format!("at most {MOST_FETCHES} times in a round");
-                return Err(Error::new("fetches", member.fetches, expected));
+                let error = Error::new("fetches", member.fetches, expected);
+                return Err(CallError::TooManyFetches(error));
             }
             return Ok(self.global.clone());
         }
@@ -198,7 +197,7 @@ impl Driver {
             self.round_number(),
             request.client
         );
-        Err(Error::new("round", request.round, expected))
+        Err(CallError::NotInRound(Error::new("round", request.round, expected)))
     }
 
     fn status(&self) -> Result<StatusReply, CoordinatorError> {

@@ -86,14 +86,14 @@ impl Driver {
             };
         }
         match self.deps.ledger.outcome(round, client)? {
-            Some((outcome, sha256)) if outcome == Outcome::Reported.name() => {
+            Some((Outcome::Reported, sha256)) => {
                 if sha256 == header.sha256 {
                     return Ok(Some(self.accepted(client)));
                 }
                 let refusal = Refusal::new(Reason::Twice, "another update was accepted");
                 self.refuse_report(header, &refusal).map(Some)
             }
-            Some((outcome, _)) if outcome != Outcome::Full.name() => {
+            Some((outcome, _)) if outcome != Outcome::Full => {
                 if self.deps.ledger.late(round, client)? {
                     self.deps.shared.metrics.report("late");
                 }

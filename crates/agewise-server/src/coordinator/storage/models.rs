@@ -11,7 +11,6 @@ use agewise_train::model::Tensor;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -93,10 +92,8 @@ impl ModelStore {
                     return Ok(Newest { global, aggregator: checkpoint.server, damaged });
                 }
                 // A disk that cannot be read now says nothing about what is on it.
-                Err(CoordinatorError::File(path, error))
-                    if error.kind() != io::ErrorKind::NotFound =>
-                {
-                    return Err(CoordinatorError::File(path, error));
+                Err(error @ CoordinatorError::File { .. }) if !error.is_missing_file() => {
+                    return Err(error);
                 }
                 Err(error) => damaged.push((row.version, error.to_string())),
             }

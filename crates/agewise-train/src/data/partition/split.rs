@@ -2,7 +2,7 @@
 
 use super::distribution::PartitionDistribution;
 use crate::data::images::Images;
-use agewise_core::{Lot, Lots, Seed, Sequence, Stream};
+use agewise_core::{Draw, Draws, Seed, Sequence, Stream};
 use rand_core::Rng;
 use rand_distr::{Distribution, Gamma};
 
@@ -38,7 +38,7 @@ pub(super) fn split(
 }
 
 fn sequence(seed: Seed, stream: Stream) -> Sequence {
-    Lots::new(seed, stream, 0).sequence(0)
+    Draws::new(seed, stream, 0).sequence(0)
 }
 
 /// A random order (Fisher and Yates).
@@ -92,14 +92,14 @@ fn dirichlet(
     for &image in order {
         pools[usize::from(images.label(image as usize))].push(image);
     }
-    let lots = Lots::new(seed, LABEL_SHARES, 0);
+    let draws = Draws::new(seed, LABEL_SHARES, 0);
     let shares: Vec<Vec<f64>> = (0..sizes.len() as u64)
-        .map(|client| label_shares(alpha, classes, &mut lots.sequence(client)))
+        .map(|client| label_shares(alpha, classes, &mut draws.sequence(client)))
         .collect();
     let mut turns: Vec<usize> =
         sizes.iter().enumerate().flat_map(|(client, &size)| vec![client; size]).collect();
     shuffle(&mut turns, &mut sequence(seed, TURNS));
-    let choices = Lots::new(seed, LABEL_CHOICES, 0);
+    let choices = Draws::new(seed, LABEL_CHOICES, 0);
     let mut shared: Vec<Vec<u32>> = sizes.iter().map(|&size| Vec::with_capacity(size)).collect();
     for (turn, client) in (0..).zip(turns) {
         let class = choose_class(&shares[client], &pools, choices.of(turn));
@@ -117,7 +117,7 @@ fn label_shares(alpha: f64, classes: usize, random: &mut Sequence) -> Vec<f64> {
     let logarithm = |_| {
         let scale = gamma.as_ref().map_or(1.0, |gamma| gamma.sample(random));
         // In the middle of its 2^-53, so never 0.
-        let unit = Lot::from_bits(random.next_u64()).unit() + 0.5f64.powi(54);
+        let unit = Draw::from_bits(random.next_u64()).unit() + 0.5f64.powi(54);
         scale.ln() + unit.ln() / alpha
     };
     let logarithms: Vec<f64> = (0..classes).map(logarithm).collect();
@@ -126,20 +126,20 @@ fn label_shares(alpha: f64, classes: usize, random: &mut Sequence) -> Vec<f64> {
 }
 
 /// A class with images left, with the probabilities of `shares`; if none of those is left, by what there is.
-fn choose_class(shares: &[f64], pools: &[Vec<u32>], lot: Lot) -> usize {
+fn choose_class(shares: &[f64], pools: &[Vec<u32>], draw: Draw) -> usize {
     let wanted = |class: usize| if pools[class].is_empty() { 0.0 } else { shares[class] };
     let there = |class: usize| pools[class].len() as f64;
     let total: f64 = (0..pools.len()).map(wanted).sum();
     if total > 0.0 {
-        draw(pools.len(), wanted, total, lot)
+        weighted_choice(pools.len(), wanted, total, draw)
     } else {
-        draw(pools.len(), there, (0..pools.len()).map(there).sum(), lot)
+        weighted_choice(pools.len(), there, (0..pools.len()).map(there).sum(), draw)
     }
 }
 
 /// A number below `count`, with probabilities in proportion to the weights; never one of weight 0 if there is another.
-fn draw(count: usize, weight: impl Fn(usize) -> f64, total: f64, lot: Lot) -> usize {
-    let mut left = lot.unit() * total;
+fn weighted_choice(count: usize, weight: impl Fn(usize) -> f64, total: f64, draw: Draw) -> usize {
+    let mut left = draw.unit() * total;
     let mut chosen = 0;
     for index in (0..count).filter(|&index| weight(index) > 0.0) {
         chosen = index;

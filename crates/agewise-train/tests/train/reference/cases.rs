@@ -1,6 +1,6 @@
 //! Models and images to try.
 
-use agewise_core::{Lots, Seed, Stream};
+use agewise_core::{Draws, Seed, Stream};
 use agewise_train::data::{ImageShape, Images, PixelNormalization, PixelScale};
 use agewise_train::model::{Layer, ModelSpec};
 use rand_core::Rng;
@@ -30,7 +30,7 @@ pub(crate) fn spec(
 
 /// Random numbers for tests.
 pub(crate) fn numbers(seed: u64) -> impl Rng {
-    Lots::new(Seed(seed), Stream::custom(900), 0).sequence(0)
+    Draws::new(Seed(seed), Stream::custom(900), 0).sequence(0)
 }
 
 /// Images of noise: no two values of a window are equal in them, so that nothing depends on who wins a tie.

@@ -1,7 +1,7 @@
 //! Local training once more: the documented order of samples, and SGD from its definition.
 
 use super::{Batch, Named, Network};
-use agewise_core::{Lots, Stream};
+use agewise_core::{Draws, Stream};
 use agewise_train::local::{LocalTask, LocalWork};
 use agewise_train::model::Model;
 use rand_core::Rng;
@@ -55,8 +55,8 @@ fn each_batch(model: &Model, task: &LocalTask<'_>, mut visit: impl FnMut(&Batch)
         LocalWork::Epochs(epochs) => (epochs, u32::MAX),
         LocalWork::Steps(steps) => (u32::MAX, steps),
     };
-    let lots = Lots::new(task.seed, Stream::custom(201), task.round);
-    let mut numbers = lots.sequence(u64::from(task.client));
+    let draws = Draws::new(task.seed, Stream::custom(201), task.round);
+    let mut numbers = draws.sequence(u64::from(task.client));
     let (have, want) = (task.samples.images.shape(), model.input());
     let room = (have.height - want.height, have.width - want.width);
     while epochs > 0 && steps > 0 {

@@ -1,7 +1,7 @@
 //! Rounds, from the announcement to the end, with everyone in them.
 
 use super::{JoinRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow, insert_model};
-use rusqlite::{OptionalExtension, Result, params};
+use rusqlite::{OptionalExtension, Result, Row, params};
 
 /// The greatest age of which clients are counted by themselves at the beginning of a round; older ones are counted together.
 const OLDEST: u64 = 255;
@@ -72,8 +72,6 @@ impl Ledger {
              ORDER BY client",
         )?;
         let joins = query.query_map([round.round as i64], |row| {
-            let name: String = row.get(2)?;
-            let outcome = Outcome::ALL.into_iter().find(|outcome| outcome.name() == name);
             let report = match row.get::<_, Option<Vec<u8>>>(8)? {
                 None => None,
                 Some(sha256) => Some(ReportRow {
@@ -87,8 +85,7 @@ impl Ledger {
             Ok(JoinRow {
                 client: row.get(0)?,
                 age: row.get::<_, i64>(1)? as u64,
-                // Someone has written another word by hand: then nothing was promised by us.
-                outcome: outcome.unwrap_or(Outcome::Missing),
+                outcome: Outcome::from_name(&row.get::<_, String>(2)?),
                 draws: row.get(3)?,
                 report,
             })
@@ -172,13 +169,12 @@ impl Ledger {
     }
 
     /// What became of a client in a round, and its report.
-    pub(crate) fn outcome(&self, round: u64, client: u32) -> Result<Option<(String, Vec<u8>)>> {
+    pub(crate) fn outcome(&self, round: u64, client: u32) -> Result<Option<(Outcome, Vec<u8>)>> {
         let mut query = self.db.prepare_cached(
             "SELECT outcome, COALESCE(sha256, x'') FROM joins WHERE round = ?1 AND client = ?2",
         )?;
-        query
-            .query_row(params![round as i64, client], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
+        let row = |row: &Row<'_>| Ok((Outcome::from_name(&row.get::<_, String>(0)?), row.get(1)?));
+        query.query_row(params![round as i64, client], row).optional()
     }
 
     /// Ends a round: who was awaited in vain, the weights, the model, all at once.

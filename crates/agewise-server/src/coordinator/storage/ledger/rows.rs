@@ -21,8 +21,13 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) const ALL: [Self; 6] =
+    const ALL: [Self; 6] =
         [Self::Invited, Self::Selected, Self::Reported, Self::Missing, Self::Late, Self::Full];
+
+    /// The outcome with this name. A word that was written into the ledger by hand promises nothing, so it counts as missing.
+    pub(super) fn from_name(name: &str) -> Self {
+        Self::ALL.into_iter().find(|outcome| outcome.name() == name).unwrap_or(Self::Missing)
+    }
 
     /// As it stands in the ledger.
     pub(crate) fn name(self) -> &'static str {

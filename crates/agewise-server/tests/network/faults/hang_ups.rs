@@ -1,8 +1,8 @@
 //! Clients that vanish in each phase, and clients that are slow: the round ends in time without them.
 
 use crate::common::folder;
-use crate::raw::{Raw, data_part, header_part};
-use crate::site::{PATIENCE, Site, bytes_of, settings, soon};
+use crate::common::site::{PATIENCE, Site, bytes_of, settings, soon};
+use crate::faults::raw::{Raw, data_part, header_part};
 use agewise_server::protocol::{ReportPart, report_part, report_reply};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -188,8 +188,8 @@ async fn who_hangs_up_with_the_last_byte_is_credited_or_not_but_never_half() {
 async fn who_is_late_is_told_so_keeps_its_age_and_is_counted() {
     let mut params = settings(&folder("faults-late"), 2, 2);
     params.round.rounds = 0;
-    params.round.join_seconds = 1.0;
-    params.round.report_seconds = 2.0;
+    params.round.join_seconds = 3.0;
+    params.round.report_seconds = 4.0;
     let site = Site::open(params, 4).await;
     let mut crowd = Raw::crowd(&site.url, &["late", "good"]).await;
     for raw in &mut crowd {
@@ -222,8 +222,8 @@ async fn who_is_late_is_told_so_keeps_its_age_and_is_counted() {
 async fn who_fetches_too_late_may_come_back() {
     let mut params = settings(&folder("faults-late-fetch"), 1, 1);
     params.round.rounds = 0;
-    params.round.join_seconds = 0.5;
-    params.round.report_seconds = 1.0;
+    params.round.join_seconds = 2.0;
+    params.round.report_seconds = 3.0;
     let site = Site::open(params, 4).await;
     let mut raw = Raw::arrive(&site.url, "slow").await;
     raw.round(0).await;

@@ -1,8 +1,8 @@
 //! Updates that are wrong in every way: refused with the reason, counted, and without a trace in the model.
 
 use crate::common::folder;
-use crate::raw::{Raw, data_part, header_part, report_of};
-use crate::site::{Site, bytes_of, settings};
+use crate::common::site::{Site, bytes_of, settings};
+use crate::faults::raw::{Raw, data_part, header_part, parts_of};
 use agewise_server::protocol::{ReportHeader, ReportPart, join_reply};
 use agewise_train::aggregation::ServerRule;
 use std::path::Path;
@@ -37,12 +37,12 @@ fn wrong_updates(raw: &Raw) -> Vec<(&'static str, Vec<ReportPart>)> {
     let claim = |change: &dyn Fn(&mut ReportHeader)| {
         let mut header = honest.clone();
         change(&mut header);
-        report_of(header, &good)
+        parts_of(header, &good)
     };
     let send = |values: Vec<f32>| {
         let bytes = bytes_of(&values);
         let header = ReportHeader { parameters: PARAMETERS as u64, ..raw.header(0, 0, &bytes) };
-        report_of(header, &bytes)
+        parts_of(header, &bytes)
     };
     let with = |value: f32| {
         let mut values = vec![GOOD[0]; PARAMETERS];

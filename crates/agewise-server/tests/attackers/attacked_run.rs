@@ -1,18 +1,20 @@
-//! A run of twelve honest clients, in which everything that is random is fixed: it ends with the same bytes, whoever attacks it.
+//! A run of twelve honest clients, in which everything that is random is fixed: it ends with the same bytes, whatever attacks it.
 //!
-//! Three villains enrol before them, and are clients 0, 1 and 2: their ages grow, and they are never in a cohort. Attackers read the ledger
-//! to see which round it is and what its seed is, so that nobody counts them among those who listen.
+//! Three attackers enrol before them, and are clients 0, 1 and 2: their ages grow, and they are never in a cohort. Attackers read the ledger
+//! to see which round it is and what its seed is, so that they do not count among the clients that listen.
 
+use crate::common::raw_client::{RawClient, SAMPLES, identity};
+use crate::common::site::{Site, eventually, soon};
 use crate::common::{cohorts, folder, ledger, params};
-use crate::site::{Site, soon};
-use crate::villain::{SAMPLES, Villain, identity};
 use agewise_server::client::swarm::{self, SwarmParams};
 use agewise_server::client::{Event, OwnTask, TaskProvider};
 use agewise_server::coordinator::Admin;
 use agewise_server::coordinator::audit::audit;
 use agewise_server::crypto::token::{Role, Token};
 use agewise_server::protocol::{ParticipationParams, ParticipationRule};
+use agewise_server::remote::revoke;
 use agewise_server::test_support::Numbers;
+use agewise_server::tls::Trust;
 use agewise_server::{CoordinatorParams, DrawSource};
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,34 +24,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OnceCell, mpsc};
 
-pub(crate) const VILLAINS: [&str; 3] = ["villain-0", "villain-1", "villain-2"];
+pub(crate) const ATTACKERS: [&str; 3] = ["attacker-0", "attacker-1", "attacker-2"];
 const HONEST: usize = 12;
 pub(crate) const COHORT: u64 = 3;
 pub(crate) const ROUNDS: u64 = 6;
 const PARAMETERS: usize = 5_000;
-const REASONS: &[&str] = &[
-    "age",
-    "draw",
-    "round",
-    "not-invited",
-    "cohort",
-    "version",
-    "shape",
-    "size",
-    "not-finite",
-    "norm",
-    "checksum",
-    "twice",
-    "proof",
-    "session",
-    "signature",
-    "replay",
-    "rate",
-    "key",
-    "token",
-    "role",
-    "revoked",
-];
+/// The name of the figures about refusals, up to the reason.
+const REFUSALS: &str = "agewise_refusals_total{reason=\"";
 const RUN: [u8; 16] = *b"the attacked run";
 
 /// Moves every number by something that follows from client, round and seed.
@@ -67,12 +48,12 @@ fn wanderer() -> Box<dyn TaskProvider> {
 
 /// Tokens that were handed out before the run.
 pub(crate) struct Tokens {
-    /// Of the villains, used when the attack begins.
+    /// Of the attackers, used when the attack begins.
     pub(crate) used: Vec<Token>,
-    /// For a client, and not used by anybody.
+    /// For a client, and not used yet.
     pub(crate) spare: Token,
-    /// For a client of the name `villain-2`.
-    pub(crate) for_villain_2: Token,
+    /// For a client of the name `attacker-2`.
+    pub(crate) for_attacker_2: Token,
     pub(crate) for_another: Token,
     pub(crate) revoked: Token,
     pub(crate) observer: Token,
@@ -80,7 +61,7 @@ pub(crate) struct Tokens {
 
 /// What an attacker sees.
 #[derive(Clone)]
-pub(crate) struct Scene {
+pub(crate) struct Target {
     pub(crate) url: String,
     pub(crate) state: PathBuf,
     pub(crate) tokens: Arc<Tokens>,
@@ -111,9 +92,9 @@ impl Snapshot {
     }
 }
 
-impl Scene {
-    pub(crate) async fn villain(&self, number: usize) -> Villain {
-        Villain::enrol(&self.url, VILLAINS[number], None).await
+impl Target {
+    pub(crate) async fn attacker(&self, number: usize) -> RawClient {
+        RawClient::enrol(&self.url, ATTACKERS[number], None).await
     }
 
     /// The round under way, if there is one.
@@ -157,7 +138,7 @@ impl Scene {
 }
 
 /// What is left of a run.
-pub(crate) struct Played {
+pub(crate) struct AttackedRun {
     pub(crate) state: PathBuf,
     pub(crate) model: Vec<u8>,
     pub(crate) cohorts: Vec<Vec<u32>>,
@@ -167,11 +148,11 @@ pub(crate) struct Played {
     refusals: Vec<Refused>,
 }
 
-/// A client (-1 is nobody), a reason, and how often.
+/// A client (-1 is a peer that is not a client), a reason, and how often.
 type Refused = (i64, String, i64);
 
-impl Played {
-    /// How often a client was refused for a reason; -1 is nobody.
+impl AttackedRun {
+    /// How often a client was refused for a reason; -1 is a peer that is not a client.
     pub(crate) fn refused(&self, client: i64, reason: &str) -> i64 {
         let is_it = |(who, why, _): &&Refused| *who == client && why == reason;
         self.refusals.iter().filter(is_it).map(|(_, _, count)| count).sum()
@@ -182,20 +163,22 @@ impl Played {
         &self.refusals
     }
 
-    /// A figure of the door.
-    pub(crate) fn door(&self, name: &str) -> f64 {
-        self.metrics[name]
+    /// A figure about connections.
+    pub(crate) fn connections(&self, name: &str) -> f64 {
+        let closed = ["rejected", "evicted", "timed-out"].contains(&name);
+        let series = if closed { "connections_closed_total{why" } else { "connections{state" };
+        self.metrics[&format!("agewise_{series}=\"{name}\"}}")]
     }
 
-    /// The honest clients have seen nothing of it, and nobody got anything.
+    /// The attack changed nothing for the honest clients, and no refusal is attributed to one of them.
     pub(crate) async fn is_as_without(&self) {
         self.has_the_same_model().await;
-        self.blames_nobody_else();
+        self.blames_no_honest_client();
     }
 
-    /// No honest client has a refusal in the ledger: whoever was refused was somebody else.
-    pub(crate) fn blames_nobody_else(&self) {
-        let honest = |(client, _, _): &&Refused| *client >= VILLAINS.len() as i64;
+    /// No honest client has a refusal in the ledger.
+    pub(crate) fn blames_no_honest_client(&self) {
+        let honest = |(client, _, _): &&Refused| *client >= ATTACKERS.len() as i64;
         let blamed: Vec<_> = self.refusals.iter().filter(honest).collect();
         assert!(blamed.is_empty(), "honest clients are blamed: {blamed:?}");
     }
@@ -207,17 +190,23 @@ impl Played {
         assert!(self.model == reference.model, "another model: {:?}", self.refusals());
         let findings = audit(&self.state, |_, _| {}).unwrap().findings;
         assert_eq!(findings, []);
-        for reason in REASONS {
-            let rows = self.refusals.iter().filter(|(_, counted, _)| counted == reason);
-            let sum: i64 = rows.map(|(_, _, count)| count).sum();
-            assert_eq!(self.metrics[*reason], sum as f64, "metrics and ledger: {reason}");
+        let mut counted: BTreeMap<&str, i64> = BTreeMap::new();
+        for (_, reason, count) in &self.refusals {
+            *counted.entry(reason).or_default() += count;
         }
+        let reason =
+            |name: &str| Some(name.strip_prefix(REFUSALS)?.strip_suffix("\"}")?.to_string());
+        for (reason, figure) in self.metrics.iter().filter_map(|(n, f)| Some((reason(n)?, f))) {
+            let stored = counted.remove(reason.as_str()).unwrap_or(0);
+            assert_eq!(*figure, stored as f64, "metrics and ledger: {reason}");
+        }
+        assert!(counted.is_empty(), "not in the metrics: {counted:?}");
     }
 }
 
-/// The run in which the villains are silent.
-pub(crate) async fn reference() -> &'static Played {
-    static REFERENCE: OnceCell<Played> = OnceCell::const_new();
+/// The run in which the attackers are silent.
+pub(crate) async fn reference() -> &'static AttackedRun {
+    static REFERENCE: OnceCell<AttackedRun> = OnceCell::const_new();
     let play = || play("attackers-reference", |_| {}, |_| async {});
     REFERENCE.get_or_init(play).await
 }
@@ -227,7 +216,8 @@ pub(crate) fn settings(state: &Path) -> CoordinatorParams {
     params.access.tokens = true;
     params.round.draws = DrawSource::Proven;
     params.round.rounds = ROUNDS;
-    params.round.join_seconds = 0.8;
+    // Joining ends by this time only, so it has to be long enough for twelve clients on a busy machine.
+    params.round.join_seconds = 1.5;
     params.round.report_seconds = 60.0;
     params.round.drain_seconds = 0.0;
     // Never full, so that it does not matter who comes first.
@@ -240,8 +230,8 @@ pub(crate) fn settings(state: &Path) -> CoordinatorParams {
 pub(crate) async fn play<F>(
     name: &str,
     change: impl FnOnce(&mut CoordinatorParams),
-    attack: impl FnOnce(Scene) -> F,
-) -> Played
+    attack: impl FnOnce(Target) -> F,
+) -> AttackedRun
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -255,7 +245,7 @@ where
     let tokens = Tokens {
         used: invite(Role::Client, None, 3),
         spare: invite(Role::Client, None, 1).remove(0),
-        for_villain_2: invite(Role::Client, Some(VILLAINS[2]), 1).remove(0),
+        for_attacker_2: invite(Role::Client, Some(ATTACKERS[2]), 1).remove(0),
         for_another: invite(Role::Client, Some("another"), 1).remove(0),
         revoked: invite(Role::Client, None, 1).remove(0),
         observer: invite(Role::Observer, None, 1).remove(0),
@@ -263,11 +253,11 @@ where
     admin.revoke(&tokens.revoked.id()).unwrap();
     drop(admin);
     let site = Site::open_with(params, PARAMETERS, |made| made.with_run(RUN)).await;
-    for (name, token) in VILLAINS.iter().zip(&tokens.used) {
-        Villain::enrol(&site.url, name, Some(token)).await;
+    for (name, token) in ATTACKERS.iter().zip(&tokens.used) {
+        RawClient::enrol(&site.url, name, Some(token)).await;
     }
-    let scene = Scene { url: site.url.clone(), state, tokens: Arc::new(tokens) };
-    let attack = tokio::spawn(attack(scene.clone()));
+    let target = Target { url: site.url.clone(), state, tokens: Arc::new(tokens) };
+    let attack = tokio::spawn(attack(target.clone()));
 
     let mut swarm = SwarmParams::new(site.url.clone());
     swarm.identities = (0..HONEST).map(|number| identity(&format!("honest {number}"))).collect();
@@ -283,11 +273,14 @@ where
         attack.abort();
         attack.await.ok();
     }
-    // The authenticator tells the driver what it has refused a few times a second.
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    let metrics = metrics(&site).await;
     let state = site.state.clone();
-    let refusals = refusals(&state);
+    all_refusals_are_stored(&site, &target.tokens.observer).await;
+    let mut metrics = site.metrics().await;
+    let mut refusals = refusals(&state);
+    // Without the refusal that was caused here.
+    *metrics.get_mut(&format!("{REFUSALS}role\"}}")).unwrap() -= 1.0;
+    refusals.iter_mut().find(|(_, reason, _)| reason == "role").unwrap().2 -= 1;
+    refusals.retain(|(_, _, count)| *count > 0);
     farewell(&site).await;
     site.until_the_end().await;
     while let Ok((client, event)) = heard.try_recv() {
@@ -301,7 +294,16 @@ where
     let model = fs::read(path).unwrap();
     let cohorts = cohorts(&ledger(&state));
     assert_eq!(cohorts.len() as u64, ROUNDS);
-    Played { state, model, cohorts, metrics, refusals }
+    AttackedRun { state, model, cohorts, metrics, refusals }
+}
+
+/// The authenticator tells the driver a few times a second what it has refused. So one request more is refused here, for its
+/// role: when it is in the ledger, everything before it is, too.
+async fn all_refusals_are_stored(site: &Site, observer: &Token) {
+    let query = "SELECT COALESCE(SUM(count), 0) FROM refusals WHERE reason = 'role'";
+    let before = site.count(query);
+    revoke(&site.url, &Trust::default(), Some(observer), ATTACKERS[0]).await.unwrap_err();
+    eventually("the refusal is stored", async || site.count(query) > before).await;
 }
 
 fn refusals(state: &Path) -> Vec<Refused> {
@@ -312,30 +314,13 @@ fn refusals(state: &Path) -> Vec<Refused> {
     rows.unwrap().map(Result::unwrap).collect()
 }
 
-async fn metrics(site: &Site) -> BTreeMap<String, f64> {
-    let mut all = BTreeMap::new();
-    for reason in REASONS {
-        let name = format!("agewise_refusals_total{{reason=\"{reason}\"}}");
-        all.insert(reason.to_string(), site.metric(&name).await);
-    }
-    for state in ["open", "unauthenticated"] {
-        let name = format!("agewise_connections{{state=\"{state}\"}}");
-        all.insert(state.to_string(), site.metric(&name).await);
-    }
-    for why in ["rejected", "evicted", "timed-out"] {
-        let name = format!("agewise_connections_closed_total{{why=\"{why}\"}}");
-        all.insert(why.to_string(), site.metric(&name).await);
-    }
-    all
-}
-
-/// The coordinator waits until everyone has heard the end, so the villains listen now. Who cannot makes it wait for some seconds.
+/// The coordinator waits until everyone has heard the end, so the attackers listen now. Who cannot makes it wait for some seconds.
 async fn farewell(site: &Site) {
-    for name in VILLAINS {
-        let enrolled = Villain::try_enrol(&site.url, name, &identity(name), None).await;
-        if let Ok(mut villain) = enrolled {
-            let request = villain.watch_request();
-            let heard = villain.calls.watch(request).await.map(tonic::Response::into_inner);
+    for name in ATTACKERS {
+        let enrolled = RawClient::try_enrol(&site.url, name, &identity(name), None).await;
+        if let Ok(mut attacker) = enrolled {
+            let request = attacker.watch_request();
+            let heard = attacker.calls.watch(request).await.map(tonic::Response::into_inner);
             if let Ok(mut stream) = heard {
                 stream.message().await.ok();
             }
@@ -348,7 +333,7 @@ async fn without_attackers_two_runs_are_the_same() {
     let again = play("attackers-again", |_| {}, |_| async {}).await;
     again.is_as_without().await;
     assert!(again.refusals().is_empty(), "{:?}", again.refusals());
-    let villains: Vec<u32> = again.cohorts.iter().flatten().copied().filter(|c| *c < 3).collect();
-    assert_eq!(villains, [0; 0]);
+    let attackers: Vec<u32> = again.cohorts.iter().flatten().copied().filter(|c| *c < 3).collect();
+    assert_eq!(attackers, [0; 0]);
     assert!(again.cohorts.iter().all(|cohort| !cohort.is_empty()), "{:?}", again.cohorts);
 }

@@ -1,14 +1,11 @@
 //! The deployment does what the simulator does: the same cohorts and, to the last bit, the same model.
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
-mod common;
-
+use crate::common::{Running, cohorts, digits, folder, ledger, params, start_swarm, tasks};
 use agewise_experiment::{Experiment, ExperimentParams, RunId, TrainingParams, TrainingRun};
 use agewise_server::protocol::{Announcement, Commitment, State};
 use agewise_train::Threads;
 use agewise_train::checkpoint::read_model;
 use agewise_train::model::{Model, ModelSpec};
-use common::{Running, cohorts, digits, folder, ledger, params, start_swarm, tasks};
 use std::fs;
 use std::path::Path;
 
@@ -77,7 +74,7 @@ async fn policies_of_the_coordinator_give_the_model_of_the_simulator() {
 }
 
 /// Policies that look at sketches of updates and at losses: with n/m = 4 they have seen half of the clients after two rounds, and all of
-/// them after four, so the later cohorts follow from the coordinator's own sketches. Nobody is asked, as nobody is in a deployment.
+/// them after four, so the later cohorts follow from the coordinator's own sketches. No client is probed, as none is in a deployment.
 #[tokio::test(flavor = "multi_thread")]
 async fn policies_that_look_at_updates_give_the_model_of_the_simulator() {
     let policies = [
@@ -127,14 +124,14 @@ async fn a_hundred_clients_follow_theory_and_reach_the_accuracy_of_the_simulator
     assert_eq!(sums, [0, 0, 0, 100]);
 }
 
-/// Nobody has told the coordinator that there are twice as many clients: it finds out from the reports. With 40 clients and m = 5 the interval
+/// The coordinator is not told that there are twice as many clients: it infers that from the reports. With 40 clients and m = 5 the interval
 /// that gives 5 reports is 8, and it is published within 15% after 60 rounds.
 #[tokio::test(flavor = "multi_thread")]
 async fn calibration_finds_the_population() {
     let state = folder("calibrated");
     let mut params = params(&state, "markov-optimal", 20, 5);
     params.round.rounds = 60;
-    params.round.join_seconds = 0.25;
+    params.round.join_seconds = 0.5;
     params.round.calibrate = true;
     params.model.name = "softmax".to_string();
     let coordinator = Running::start(params, false).await;

@@ -1,17 +1,14 @@
 //! A run that was stopped and resumed is the run that was not: the same model, whatever the server and the policy remember and however updates
 //! are combined.
-#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
-mod common;
-
+use crate::common::site::eventually;
+use crate::common::{Running, cohorts, folder, ledger, params, start_swarm, tasks};
 use agewise_core::{PolicySpec, Report, SettingParams, Sizes, build_policy};
 use agewise_server::CoordinatorParams;
 use agewise_server::coordinator::audit::audit;
 use agewise_train::aggregation::AggregationParams;
-use common::{Running, cohorts, folder, ledger, params, start_swarm, tasks};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 use tokio::net::TcpListener;
 
 const ROUNDS: u64 = 6;
@@ -58,11 +55,11 @@ async fn stopped_and(params: CoordinatorParams, meanwhile: impl Fn(u64)) {
     let (swarm, _heard) = start_swarm(&running.url, tasks(12, 0));
     for round in 1..ROUNDS {
         let over = "SELECT COUNT(*) FROM rounds WHERE state = 'committed'";
-        while ledger(&state).query_row(over, [], |row| row.get::<_, i64>(0)).unwrap_or(0)
-            < round as i64
-        {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let is_over = async || {
+            let rounds = ledger(&state).query_row(over, [], |row| row.get::<_, i64>(0));
+            rounds.is_ok_and(|rounds| rounds >= round as i64)
+        };
+        eventually("a round", is_over).await;
         running.stop.take().unwrap().send(()).ok();
         running.until_the_end().await;
         meanwhile(round);

@@ -1,15 +1,15 @@
 //! Cohorts that are full, too small, or empty.
 
+use crate::common::raw_client::{RawClient, identity};
+use crate::common::site::{Site, eventually, settings};
 use crate::common::{folder, ledger};
-use crate::raw::Raw;
-use crate::site::{Site, settings};
+use crate::faults::raw::Raw;
 use agewise_core::Weighting;
 use agewise_server::protocol::{Announcement, join_reply};
-use std::time::Duration;
 
-/// A law under which everyone wins, and one under which nobody ever does.
+/// A law under which every draw wins, and one under which none does.
 const EVERYONE: &str = "markov-custom(p=[1, 1])";
-const NOBODY: &str = "markov-custom(p=[1e-12, 1e-12])";
+const NO_CLIENT: &str = "markov-custom(p=[1e-12, 1e-12])";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_cohort_takes_nobody_else_and_ages_stay() {
@@ -94,9 +94,9 @@ async fn too_few_reports_abandon_the_round_and_credit_who_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn if_nobody_comes_one_is_called() {
+async fn an_empty_round_invites_a_client() {
     let mut params = settings(&folder("faults-empty"), 3, 1);
-    params.round.policy = NOBODY.to_string();
+    params.round.policy = NO_CLIENT.to_string();
     params.round.rounds = 3;
     params.round.join_seconds = 1.0;
     params.round.report_seconds = 30.0;
@@ -126,11 +126,11 @@ async fn if_nobody_comes_one_is_called() {
     site.until_the_end().await;
 }
 
-/// The one who was called because nobody came is still wanted after a restart.
+/// The client that was invited because none had come stays invited after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forced_round_survives_a_restart() {
     let mut params = settings(&folder("faults-forced-restart"), 2, 1);
-    params.round.policy = NOBODY.to_string();
+    params.round.policy = NO_CLIENT.to_string();
     params.round.rounds = 0;
     params.round.join_seconds = 1.0;
     params.round.report_seconds = 30.0;
@@ -155,11 +155,11 @@ async fn a_forced_round_survives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_lost_its_state_learns_its_age_back_by_its_name() {
+async fn a_client_that_lost_its_state_gets_its_age_back_by_its_name() {
     let mut params = settings(&folder("faults-lost-state"), 2, 2);
     params.round.rounds = 0;
-    params.round.join_seconds = 1.0;
-    params.round.report_seconds = 2.0;
+    params.round.join_seconds = 2.0;
+    params.round.report_seconds = 3.0;
     let site = Site::open(params, 4).await;
     let mut crowd = Raw::crowd(&site.url, &["steady", "forgetful"]).await;
     for raw in &mut crowd {
@@ -178,10 +178,9 @@ async fn who_lost_its_state_learns_its_age_back_by_its_name() {
     let again = Raw::enrol(&site.url, "forgetful").await;
     assert_eq!((again.client, again.waiting_since), (number, 1));
     // And a name that is not one is not enrolled.
-    let mut calls = again.calls;
     for name in ["", "no spaces", "../up", &"x".repeat(65)] {
-        let request = crate::raw::enrolment(&mut calls, name, 1).await;
-        assert!(calls.enrol(request).await.is_err(), "{name}");
+        let enrolled = RawClient::try_enrol(&site.url, name, &identity(name), None).await;
+        assert!(enrolled.is_err(), "{name}");
     }
     assert_eq!(site.count("SELECT COUNT(*) FROM clients"), 2);
     site.close().await;
@@ -191,7 +190,7 @@ async fn who_lost_its_state_learns_its_age_back_by_its_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_round_goes_on_where_more_clients_are_expected_since() {
     let mut params = settings(&folder("faults-more-expected"), 2, 1);
-    params.round.policy = NOBODY.to_string();
+    params.round.policy = NO_CLIENT.to_string();
     params.round.rounds = 0;
     let site = Site::open(params.clone(), 4).await;
     let crowd = Raw::crowd(&site.url, &["a", "b"]).await;
@@ -236,9 +235,7 @@ async fn unbiased_weights_follow_from_those_who_were_connected() {
     let first = invited(&site, 0);
     let away = crowd.iter().position(|raw| raw.client != first).unwrap();
     drop(crowd.remove(away));
-    while site.status().await.connected != 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("two are connected", async || site.status().await.connected == 2).await;
     let raw = crowd.iter_mut().find(|raw| raw.client == first).unwrap();
     raw.join(0).await;
     raw.report(0, 0, 1.0).await;

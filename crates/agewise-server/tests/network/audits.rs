@@ -1,21 +1,19 @@
 //! What an audit finds, and what it does not: an honest run has nothing to find, whatever its operator did to it on the way.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
 
-mod common;
-
+use crate::common::site::eventually;
+use crate::common::verified::{play, proven, tokens};
+use crate::common::{Running, cohorts, coordinator, folder, ledger, tasks};
 use agewise_core::{Pick, Policy, PolicySpec, PolicyVariant, Round, Seed, Setting, build_policy};
 use agewise_server::CoordinatorParams;
 use agewise_server::client::swarm::{self, SwarmParams};
 use agewise_server::coordinator::audit::{audit, audit_with};
 use agewise_server::coordinator::{Admin, LEDGER};
 use agewise_server::crypto::Identity;
-use common::verified::{play, proven, tokens};
-use common::{Running, folder, ledger, tasks};
 use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// What somebody changes in the ledger is found: each change on a copy of its own.
+/// Every change of the ledger is found: each on a copy of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_audit_finds_what_was_changed() {
     let law = folder("honest-audit-law");
@@ -83,9 +81,7 @@ async fn play_through(starts: Vec<(CoordinatorParams, &str, i64)>, clients: u64)
             swarm.await.unwrap().unwrap();
             return;
         }
-        while count(&state, query) < enough {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        eventually(query, async || count(&state, query) >= enough).await;
         drop(coordinator.stop);
         coordinator.ended.await.unwrap().unwrap();
         swarm.abort();
@@ -189,24 +185,21 @@ async fn nobody_enrols_for_whom_there_is_no_policy() {
         tokio::spawn(swarm::run(swarm, tasks, None, std::future::pending()))
     };
     let first = swarm("first", &tokens[..3], 3);
-    while count(&state, "SELECT COUNT(*) FROM clients") < 3 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let clients = "SELECT COUNT(*) FROM clients";
+    eventually("three enrol", async || count(&state, clients) >= 3).await;
     let refused = swarm("late", &tokens[3..], 1).await.unwrap().unwrap_err().to_string();
     for part in ["round.policy", "age-herding(bound=3)", "4 clients", "at least 4"] {
         assert!(refused.contains(part), "{part} in {refused}");
     }
     let rounds = "SELECT COUNT(*) FROM rounds WHERE state = 'committed'";
     let before = count(&state, rounds);
-    while count(&state, rounds) < before + 3 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("three rounds more", async || count(&state, rounds) >= before + 3).await;
     first.abort();
     drop(coordinator.stop);
     coordinator.ended.await.unwrap().unwrap();
 }
 
-/// The clients that were credited last, and of those the first ones: a policy that nobody would want, and nobody has registered.
+/// The clients that were credited last, and of those the first ones: a policy that is of no use, and is not registered.
 #[derive(Debug)]
 struct YoungestFirst;
 
@@ -228,7 +221,7 @@ impl Policy for YoungestFirst {
     }
 }
 
-/// A policy of one's own runs where the coordinator selects, over a stop, and is audited by whoever has it.
+/// A policy of one's own runs where the coordinator selects, over a stop, and can be audited with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_of_ones_own_is_deployed_resumed_and_audited() {
     let state = folder("audits-own");
@@ -245,14 +238,13 @@ async fn a_policy_of_ones_own_is_deployed_resumed_and_audited() {
         let mut params = params.clone();
         params.round.rounds = rounds;
         let config = params.check_with(own.clone()).unwrap();
-        Running::serve(listener, common::coordinator(config).resuming())
+        Running::serve(listener, coordinator(config).resuming())
     };
     let running = serve(100, listener);
     let swarm = swarm::run(swarm, tasks(6, 0), None, std::future::pending());
     let swarm = tokio::spawn(swarm);
-    while count(&state, "SELECT COUNT(*) FROM rounds WHERE state = 'committed'") < 2 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let rounds = "SELECT COUNT(*) FROM rounds WHERE state = 'committed'";
+    eventually("two rounds", async || count(&state, rounds) >= 2).await;
     drop(running.stop);
     running.ended.await.unwrap().unwrap();
     let played = count(&state, "SELECT COUNT(*) FROM rounds") as u64;
@@ -260,7 +252,7 @@ async fn a_policy_of_ones_own_is_deployed_resumed_and_audited() {
     swarm.await.unwrap().unwrap();
 
     // The youngest at first are the last two, and they stay the youngest.
-    assert!(common::cohorts(&ledger(&state)).iter().all(|cohort| *cohort == [4, 5]));
+    assert!(cohorts(&ledger(&state)).iter().all(|cohort| *cohort == [4, 5]));
     let audited = audit_with(&state, Some(&own), |_, _| {}).unwrap();
     assert_eq!((audited.policy.as_str(), audited.findings.len()), ("youngest-first", 0));
     assert_eq!(audited.invited, 2 * (played + 2));

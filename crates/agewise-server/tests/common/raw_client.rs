@@ -1,6 +1,6 @@
-//! A client that has a key, knows the protocol, and keeps to nothing else.
+//! A client that has a key and makes exactly the calls that a test wants, also wrong ones.
 
-use crate::site::{bytes_of, soon};
+use super::site::{bytes_of, connect, soon};
 use agewise_server::crypto::Identity;
 use agewise_server::crypto::signing::{RequestSigner, SignedRequest, sign_enrolment};
 use agewise_server::crypto::token::Token;
@@ -9,30 +9,17 @@ use agewise_server::protocol::{
     Announcement, ChallengeRequest, EnrolReply, EnrolRequest, FetchModelRequest, JoinReply,
     JoinRequest, ReportHeader, ReportPart, ReportReply, WatchRequest, report_part,
 };
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-/// What everybody says that it has.
+/// The samples that every client reports.
 pub(crate) const SAMPLES: u64 = 10;
 
 /// The key of a client, which follows from its name.
 pub(crate) fn identity(name: &str) -> Identity {
     Identity::from_secret(Sha256::digest(name).into())
-}
-
-/// A connection of its own. The coordinator may still be on its way.
-pub(crate) async fn connect(url: &str) -> CoordinatorClient<Channel> {
-    let connecting = async {
-        loop {
-            if let Ok(calls) = CoordinatorClient::connect(url.to_string()).await {
-                return calls;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    soon("a connection", connecting).await
 }
 
 pub(crate) async fn challenge(calls: &mut CoordinatorClient<Channel>) -> Result<Vec<u8>, Status> {
@@ -57,16 +44,16 @@ pub(crate) fn enrolment(
     sign_enrolment(request, identity)
 }
 
-/// Somebody with a connection, a key and a session.
-pub(crate) struct Villain {
+/// A client with a connection, a key and a session.
+pub(crate) struct RawClient {
     pub(crate) identity: Identity,
-    pub(crate) signer: RequestSigner,
+    signer: Mutex<RequestSigner>,
     pub(crate) calls: CoordinatorClient<Channel>,
     pub(crate) enrolment: EnrolRequest,
     pub(crate) reply: EnrolReply,
 }
 
-impl Villain {
+impl RawClient {
     /// Enrols, or fails to.
     pub(crate) async fn try_enrol(
         url: &str,
@@ -87,7 +74,7 @@ impl Villain {
         let challenge = challenge(&mut calls).await?;
         let enrolment = enrolment(challenge.clone(), name, identity, token);
         let reply = soon("enrolling", calls.enrol(enrolment.clone())).await?.into_inner();
-        let signer = RequestSigner::new(identity.clone(), challenge);
+        let signer = Mutex::new(RequestSigner::new(identity.clone(), challenge));
         Ok(Self { identity: identity.clone(), signer, calls, enrolment, reply })
     }
 
@@ -117,8 +104,8 @@ impl Villain {
         (round as i64 - self.reply.waiting_since) as u64
     }
 
-    pub(crate) fn sign<M: SignedRequest>(&mut self, message: M) -> M {
-        self.signer.sign(message)
+    pub(crate) fn sign<M: SignedRequest>(&self, message: M) -> M {
+        self.signer.lock().sign(message)
     }
 
     pub(crate) fn join_request(&self, round: u64, age: u64, proof: &[u8]) -> JoinRequest {
@@ -137,18 +124,18 @@ impl Villain {
         soon("joining", self.calls.join(request)).await.map(tonic::Response::into_inner)
     }
 
-    pub(crate) fn watch_request(&mut self) -> WatchRequest {
+    pub(crate) fn watch_request(&self) -> WatchRequest {
         let request = WatchRequest { client: self.client(), run: self.run(), call_signature: None };
         self.sign(request)
     }
 
-    /// Listens, and so is there to be called.
+    /// Listens, and so counts as connected.
     pub(crate) async fn listen(&mut self) -> Streaming<Announcement> {
         let request = self.watch_request();
         soon("listening", self.calls.watch(request)).await.unwrap().into_inner()
     }
 
-    pub(crate) fn fetch_request(&mut self, round: u64) -> FetchModelRequest {
+    pub(crate) fn fetch_request(&self, round: u64) -> FetchModelRequest {
         let (client, run) = (self.client(), self.run());
         self.sign(FetchModelRequest { client, run, round, call_signature: None })
     }
@@ -181,7 +168,7 @@ impl Villain {
         self.send(header, &bytes).await
     }
 
-    /// Seals a header, and sends it and these bytes.
+    /// Signs a header, and sends it and these bytes.
     pub(crate) async fn send(
         &mut self,
         header: ReportHeader,

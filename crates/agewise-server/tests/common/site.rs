@@ -5,11 +5,13 @@ use agewise_core::{Start, Weighting};
 use agewise_server::CoordinatorParams;
 use agewise_server::coordinator::{Coordinator, CoordinatorError};
 use agewise_server::protocol::StatusReply;
+use agewise_server::protocol::coordinator_client::CoordinatorClient;
 use agewise_server::remote::status;
 use agewise_server::test_support::Numbers;
 use agewise_server::tls::Trust;
 use agewise_train::Task;
 use agewise_train::checkpoint::Checkpoint;
+use std::collections::BTreeMap;
 use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,13 +20,37 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tonic::transport::Channel;
 
-/// Far longer than anything here takes, also on a busy machine: who waits longer waits for ever.
+/// Far longer than anything here takes, also on a busy machine: a longer wait would be in vain.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for what has to happen.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("in vain: {what}"))
+}
+
+/// Waits until something is so: asks again and again, and gives up after [`PATIENCE`] only.
+pub(crate) async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon(what, waiting).await;
+}
+
+/// A connection of its own. The coordinator may still be on its way.
+pub(crate) async fn connect(url: &str) -> CoordinatorClient<Channel> {
+    let connecting = async {
+        loop {
+            if let Ok(calls) = CoordinatorClient::connect(url.to_string()).await {
+                return calls;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    soon("a connection", connecting).await
 }
 
 pub(crate) fn bytes_of(values: &[f32]) -> Vec<u8> {
@@ -118,12 +144,8 @@ impl Site {
 
     /// Waits until a number in the ledger is this.
     pub(crate) async fn until(&self, query: &str, expected: i64) {
-        let waiting = async {
-            while self.count(query) != expected {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        soon(&format!("{query} = {expected}"), waiting).await;
+        let is_so = async || self.count(query) == expected;
+        eventually(&format!("{query} = {expected}"), is_so).await;
     }
 
     /// The numbers of a model that was written.
@@ -143,13 +165,18 @@ impl Site {
 
     /// A figure of the metrics.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
+        self.metrics().await[name]
+    }
+
+    /// All figures of the metrics, by name.
+    pub(crate) async fn metrics(&self) -> BTreeMap<String, f64> {
         let mut stream = TcpStream::connect(self.web).await.unwrap();
         let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         stream.write_all(request).await.unwrap();
         let mut text = String::new();
         soon("metrics", stream.read_to_string(&mut text)).await.unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+        let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+        lines.filter_map(|(name, figure)| Some((name.to_string(), figure.parse().ok()?))).collect()
     }
 
     pub(crate) async fn status(&self) -> StatusReply {

@@ -1,0 +1,9 @@
+//! What goes wrong between a coordinator and its clients: hang-ups in each phase, slow and hostile clients, clocks that jump, files that were
+//! damaged. Nothing that was promised is lost, and no client can stall the others.
+
+mod cohorts;
+mod damage;
+mod hang_ups;
+mod raw;
+mod times;
+mod updates;
