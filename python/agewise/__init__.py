@@ -1,7 +1,9 @@
-"""Balanced client participation in federated learning: who trains next?
+"""Balanced client participation in federated learning.
 
-The core of agewise (:class:`Selector`, :class:`Client`, :func:`theory`, :func:`simulate`), its trainer (:class:`Trainer`,
-:func:`load_data`, :func:`partition`, :func:`sketch`) and its main job (:func:`compare`). ``agewise.flower`` has a strategy for Flower.
+Client selection (:class:`Selector`, :class:`Client`), closed forms (:func:`theory`), simulation
+(:func:`simulate`), training (:class:`Trainer`, :func:`load_data`, :func:`partition`,
+:func:`sketch`) and comparisons of policies (:func:`compare`). ``agewise.flower`` has a strategy for
+Flower.
 
 >>> selector = Selector("markov-optimal", clients=100, cohort=15, seed=1)
 >>> cohort = selector.select()
@@ -37,6 +39,7 @@ from agewise.selection import (
     AgeLaw,
     Client,
     Cohort,
+    Needs,
     Participation,
     Policy,
     Selector,
@@ -55,6 +58,7 @@ __all__ = [
     "ExperimentResult",
     "Images",
     "LocalReport",
+    "Needs",
     "Participation",
     "Partition",
     "Policy",

@@ -3,32 +3,36 @@
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "__version__",
-    "Selector",
     "Client",
-    "Sketcher",
     "Images",
-    "Partition",
-    "Trainer",
     "Job",
     "Outcome",
-    "policies",
-    "spelled",
+    "Partition",
+    "Selector",
+    "Sketcher",
+    "Trainer",
+    "__version__",
     "age_law",
-    "theory",
+    "average",
     "load_data",
     "partition",
-    "average",
+    "policies",
     "presets",
+    "spelled",
+    "theory",
 ]
 
 __version__: str
+
+#: Losses, durations, root mean squares of losses, and sketches.
+_List = NDArray[np.float32] | None
+_Lists = tuple[_List, _List, _List, _List]
 
 @final
 class Selector:
@@ -44,31 +48,14 @@ class Selector:
         losses: NDArray[np.float32] | None = None,
     ) -> tuple[NDArray[np.uint32], NDArray[np.float64], int, bool]: ...
     @property
-    def wants_sketches(self) -> bool: ...
-    @property
-    def wants_root_mean_squares(self) -> bool: ...
-    @property
-    def wants_whole_losses(self) -> bool: ...
-    @property
-    def asks_whole_rounds(self) -> bool: ...
-    def asks(self, available: NDArray[np.bool_] | None = None) -> NDArray[np.uint32]: ...
-    def asks_sketches(self, available: NDArray[np.bool_] | None = None) -> NDArray[np.uint32]: ...
-    def note(
+    def needs(
         self,
-        clients: NDArray[np.uint32],
-        losses: NDArray[np.float32] | None = None,
-        durations: NDArray[np.float32] | None = None,
-        root_mean_squares: NDArray[np.float32] | None = None,
-        sketches: NDArray[np.float32] | None = None,
-    ) -> None: ...
-    def report(
-        self,
-        clients: NDArray[np.uint32],
-        losses: NDArray[np.float32] | None = None,
-        durations: NDArray[np.float32] | None = None,
-        root_mean_squares: NDArray[np.float32] | None = None,
-        sketches: NDArray[np.float32] | None = None,
-    ) -> None: ...
+    ) -> tuple[bool, Literal["while-training", "whole-data"] | None, bool, bool]: ...
+    def probes(
+        self, available: NDArray[np.bool_] | None = None
+    ) -> list[tuple[Literal["loss", "update-step", "update-round"], NDArray[np.uint32]]]: ...
+    def observe(self, clients: NDArray[np.uint32], lists: _Lists) -> None: ...
+    def report(self, clients: NDArray[np.uint32], lists: _Lists) -> None: ...
     def metrics(self) -> str: ...
     def state(self) -> bytes: ...
     def load_state(self, state: bytes) -> None: ...
@@ -106,7 +93,7 @@ class Images:
     def labels(self) -> NDArray[np.uint8]: ...
     @property
     def pixels(self) -> NDArray[np.uint8]: ...
-    def take(self, places: list[int]) -> Images: ...
+    def take(self, indices: list[int]) -> Images: ...
 
 @final
 class Partition:
@@ -182,9 +169,7 @@ def policies() -> list[tuple[str, str, list[tuple[str, str]], bool, str, bool | 
 def spelled(policy: str) -> str: ...
 def age_law(
     family: str, interval: float, max_age: int, probabilities: list[float] | None = None
-) -> tuple[
-    NDArray[np.float64], NDArray[np.float64], float, float, float, int | None
-]: ...
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float, float, int | None]: ...
 def theory(
     options: str,
 ) -> tuple[str, list[tuple[NDArray[np.uint64], NDArray[np.float64]]], str]: ...
@@ -192,7 +177,7 @@ def load_data(
     name: str, folder: str | PathLike[str] | None = None, scale: str = "standardised"
 ) -> tuple[Images, Images]: ...
 def partition(
-    images: Images, clients: int, law: str, sizes: str, least: int, seed: int
+    images: Images, clients: int, distribution: str, sizes: str, least: int, seed: int
 ) -> Partition: ...
 def average(
     model: NDArray[np.float32], updates: list[NDArray[np.float32]], weights: list[float]

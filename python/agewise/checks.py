@@ -1,4 +1,4 @@
-"""Checks of what the compiled part cannot look at: values that do not fit its types."""
+"""Checks of arguments before they are passed to the compiled module."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def whole(field: str, value: object) -> int:
-    """A whole number from 0 on that fits into 64 bits; NumPy's are fine, booleans are not."""
+    """A whole number from 0 to 2**64 - 1, also of NumPy; a bool is refused."""
     return within(field, value, 0, (1 << 64) - 1)
 
 
 def positive(field: str, value: object) -> int:
-    """A whole number from 1 on that fits into 64 bits."""
+    """A whole number from 1 to 2**64 - 1."""
     return within(field, value, 1, (1 << 64) - 1)
 
 
 def within(field: str, value: object, least: int, most: int) -> int:
-    """A whole number in a range; NumPy's are fine, booleans are not."""
+    """A whole number in a range, also of NumPy; a bool is refused."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if least <= int(value) <= most:
             return int(value)
@@ -31,13 +31,13 @@ def within(field: str, value: object, least: int, most: int) -> int:
 
 
 def shown(value: object) -> str:
-    """A value in an error: long ones are cut."""
+    """A value as errors show it, shortened to 100 characters."""
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def names(field: str, values: Iterable[str] | None) -> list[str] | None:
-    """A list of names, which one name is not."""
+    """A list of names; a single string is refused."""
     if values is None:
         return None
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -46,7 +46,7 @@ def names(field: str, values: Iterable[str] | None) -> list[str] | None:
 
 
 def known(value: float | None) -> float:
-    """JSON has no NaN: what is not known comes as null."""
+    """NaN for None: JSON has no NaN, so unknown values are null."""
     return math.nan if value is None else value
 
 
@@ -62,14 +62,14 @@ def numbers(field: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def rows(field: str, values: ArrayLike) -> NDArray[np.float32]:
-    """A table of numbers with 32 bits. Numbers that do not fit become infinite, which the core refuses."""
+    """A table of float32. Numbers that do not fit become infinite, which the core refuses."""
     try:
         with np.errstate(over="ignore"):
             array = np.ascontiguousarray(values, dtype=np.float32)
     except (TypeError, ValueError):
         array = np.empty((), dtype=np.float32)
     if array.shape == (0,):
-        # Nobody reports.
+        # An empty list: no client reports.
         return array.reshape(0, 0)
     if array.ndim != 2:
         expected = "rows of numbers, one for each client, all of one width"
@@ -78,7 +78,7 @@ def rows(field: str, values: ArrayLike) -> NDArray[np.float32]:
 
 
 def finite(field: str, values: ArrayLike) -> list[float]:
-    """A list of finite numbers, as JSON can write it."""
+    """A list of finite numbers, which JSON can represent."""
     array = numbers(field, values)
     wrong = np.flatnonzero(~np.isfinite(array))
     if wrong.size:
@@ -87,15 +87,22 @@ def finite(field: str, values: ArrayLike) -> list[float]:
     return found
 
 
+def finite_number(field: str, value: object) -> object:
+    """A value that is not an infinite number or NaN, which JSON cannot represent."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{field} = {value}: expected a finite number")
+    return value
+
+
 def document(params: Mapping[str, object]) -> str:
-    """Parameters as JSON, without those that were not given."""
+    """Parameters as JSON, without those that are None."""
     return json.dumps(
         {key: _plain(key, value) for key, value in params.items() if value is not None}
     )
 
 
 def _plain(field: str, value: object) -> object:
-    """What JSON can write: arrays as lists, NumPy's numbers as Python's."""
+    """A value that JSON can represent: arrays become lists, NumPy numbers become Python numbers."""
     if isinstance(value, np.ndarray) and value.ndim > 0:
         return [_plain(field, entry) for entry in value.tolist()]
     if isinstance(value, (np.generic, np.ndarray)):
@@ -104,8 +111,7 @@ def _plain(field: str, value: object) -> object:
         return [_plain(field, entry) for entry in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(f"{field}.{key}", entry) for key, entry in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{field} = {value}: expected a finite number")
+    value = finite_number(field, value)
     if isinstance(value, (str, bool, int, float)) or value is None:
         return value
-    raise ValueError(f"{field} = {shown(value)}: expected a number, a text or a list of them")
+    raise ValueError(f"{field} = {shown(value)}: expected a number, a string or a list of them")

@@ -1,4 +1,4 @@
-"""What policies do to a population, in closed form: the document of ``agewise theory``."""
+"""Closed forms of participation under a policy: the document of ``agewise theory``."""
 
 from __future__ import annotations
 
@@ -16,42 +16,45 @@ from agewise.lookup import by_name
 
 @dataclass(frozen=True, eq=False)
 class PolicyTheory:
-    """One policy in its steady state. X is the number of rounds from one selection of a client to its next."""
+    """One policy in its steady state. X is the number of rounds between two selections of a
+    client.
+    """
 
     policy: str
     summary: str
-    #: The weighting for which Sigma is given.
+    #: The weighting that Sigma assumes.
     weighting: str
-    #: p_0, p_1, ... where the policy is one age law.
+    #: p_0, p_1, ... if the policy is a single age law.
     probabilities: NDArray[np.float64] | None
-    #: The share of clients of each age, where the policy is one age law.
+    #: The share of clients of each age, if the policy is a single age law.
     steady_state: NDArray[np.float64] | None
     mean_interval: float
     var_interval: float
     #: The longest possible X; None if there is no bound.
     longest_wait: int | None
-    #: The sum over clients of the variance of their weight; None where no closed form is known.
+    #: The sum over clients of the variance of their weight; None if no closed form is known.
     sigma: float | None
     #: Sigma given that the cohort is not empty.
     sigma_given_nonempty: float | None
-    #: False if sizes were gathered into classes for Sigma.
+    #: False if sizes were grouped into classes to compute Sigma.
     sigma_exact: bool
     cohort_mean: float
     cohort_sd: float
-    #: The probability that nobody takes part.
+    #: The probability of an empty cohort.
     empty_probability: float
     #: sqrt(Var Y)/T for windows of T rounds.
     window_sd: dict[int, float]
     #: Values of X, and the probability of each.
     intervals: NDArray[np.uint64]
     interval_probabilities: NDArray[np.float64]
-    #: Round, mean, standard deviation, 2.5% and 97.5% quantile of the cohort after a cold start, if asked for.
+    #: Round, mean, standard deviation, 2.5% and 97.5% quantile of the cohort size after a cold
+    #: start, if requested.
     cold_start: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Theory:
-    """Policies side by side; draws itself in a notebook."""
+    """Several policies, shown as a figure in a notebook."""
 
     clients: int
     cohort: int
@@ -66,7 +69,7 @@ class Theory:
     figure: str
 
     def __getitem__(self, policy: str) -> PolicyTheory:
-        """A policy by its name with options, however it is written.
+        """A policy by its name with options, in any spelling.
 
         >>> theory()["random"].longest_wait is None
         True
@@ -93,11 +96,12 @@ def theory(
     seed: int = 0,
     cold_start: int = 0,
 ) -> Theory:
-    """The theory of policies (all with closed forms that need no options if none are named) for so many clients, so many of
-    them per round. A policy without closed forms is a ValueError.
+    """Closed forms of participation under each policy. The default is all policies with closed
+    forms that need no options. A policy without closed forms is a ValueError.
 
-    ``sizes`` is a law (``equal``, ``zipf:2.0``, ``lognormal:1.0``), drawn with ``seed``, or a list. With ``cold_start`` the
-    cohorts of age laws in so many rounds from ages 0 are given too.
+    ``sizes`` is a distribution (``equal``, ``zipf:2.0``, ``lognormal:1.0``) drawn with ``seed``, or
+    a list. ``cold_start`` is a number of rounds: with it, the result has the cohort sizes of age
+    laws in these rounds if all ages begin at 0.
 
     >>> found = theory(policies=["random", "oldest-first"])
     >>> [(entry.policy, round(entry.var_interval, 2)) for entry in found.policies]
@@ -105,7 +109,7 @@ def theory(
     >>> theory(clients=10**9, cohort=10**6, max_age=5000)["markov-optimal"].longest_wait
     1000
     """
-    law = sizes if isinstance(sizes, str) else "equal"
+    distribution = sizes if isinstance(sizes, str) else "equal"
     text, distributions, figure = _agewise.theory(
         document(
             {
@@ -113,7 +117,7 @@ def theory(
                 "cohort": cohort,
                 "max_age": max_age,
                 "policies": names("policies", policies),
-                "sizes": law,
+                "sizes": distribution,
                 "size_list": None if isinstance(sizes, str) else finite("sizes", sizes),
                 "weighting": weighting,
                 "empty_cohort": empty_cohort,
@@ -126,7 +130,7 @@ def theory(
     entries = zip(found.pop("policies"), distributions, strict=True)
     return Theory(
         **found,
-        policies=[_policy(entry, *distribution) for entry, distribution in entries],
+        policies=[_policy(entry, *intervals) for entry, intervals in entries],
         json=text,
         figure=figure,
     )

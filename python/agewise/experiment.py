@@ -1,4 +1,6 @@
-"""Experiments: policies side by side, with training (:func:`compare`) or without (:func:`simulate`)."""
+"""Experiments that compare policies, with training (:func:`compare`) or without
+(:func:`simulate`).
+"""
 
 from __future__ import annotations
 
@@ -21,25 +23,26 @@ from agewise import _agewise
 from agewise.checks import document, finite, names, shown, within
 from agewise.lookup import by_name
 
-#: What hears how a comparison goes: the policy, the seed, the rounds played, and the score if it was just measured.
+#: The progress callback of a comparison: policy, seed, finished rounds, and the accuracy if it was
+#: evaluated in the last of them.
 Progress = Callable[[str, int, int, "float | None"], object]
 
-#: What hears how a simulation goes: the number of rounds that were just played.
+#: The progress callback of a simulation: the number of rounds finished since the last call.
 RoundsPlayed = Callable[[int], object]
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A comparison that has a name."""
+    """A predefined comparison."""
 
     name: str
     about: str
-    #: Its parameters, as :func:`compare` takes them.
+    #: Its parameters, as arguments of :func:`compare`.
     params: dict[str, Any]
 
 
 def presets() -> list[Preset]:
-    """All comparisons that have a name: the paper's experiments, and its Theorem 1.
+    """All predefined comparisons: the paper's experiments, and its Theorem 1.
 
     >>> "paper-mnist-iid-steps" in [preset.name for preset in presets()]
     True
@@ -49,7 +52,7 @@ def presets() -> list[Preset]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds, and half the width of its 95% interval with two seeds or more."""
+    """A mean over seeds, and the half-width of its 95% confidence interval (None with one seed)."""
 
     mean: float
     half_width: float | None
@@ -57,17 +60,18 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class PolicyResult:
-    """One policy of an experiment: means over seeds, beside the closed forms where there are any. What is not known is
-    None."""
+    """One policy of an experiment: means over seeds, and closed forms if there are any. Unknown
+    values are None.
+    """
 
     policy: str
     weighting: str
     start: str
-    #: The rule of aggregation, where anything is trained.
+    #: The aggregation rule; None without training.
     aggregation: str | None
-    #: Finished runs.
+    #: The number of finished runs.
     runs: int
-    #: All means, by the names of summary.json.
+    #: All means, by their names in summary.json.
     means: dict[str, Estimate]
     cohort_min: int | None
     cohort_max: int | None
@@ -77,18 +81,18 @@ class PolicyResult:
     sigma_theory: float | None
     var_interval_theory: float | None
     window_sd_theory: dict[int, float]
-    #: For each target the median rounds with its interval, and how many runs reached it.
+    #: For each target the median number of rounds with its interval, and how many runs reached it.
     rounds_to: list[dict[str, Any]]
-    #: Clients selected, by seed and round; 0 behind the end of a run.
+    #: The number of selected clients by seed and round; 0 after the end of a run.
     selected: NDArray[np.uint64]
-    #: Clients that reported, by seed and round.
+    #: The number of clients that reported, by seed and round.
     reported: NDArray[np.uint64]
-    #: Every X that was seen, and how often, over all seeds.
+    #: The observed values of X over all seeds, and the count of each.
     intervals: NDArray[np.uint64]
     interval_counts: NDArray[np.uint64]
 
     def mean(self, name: str) -> float | None:
-        """A mean over seeds by its name in summary.json; None if it is not known.
+        """A mean over seeds by its name in summary.json; None if unknown.
 
         >>> simulate(policies=["oldest-first"], rounds=50)["oldest-first"].mean("cohort_mean")
         15.0
@@ -98,7 +102,7 @@ class PolicyResult:
 
     @property
     def mean_interval(self) -> float | None:
-        """E[X]: rounds between two selections of a client."""
+        """E[X]; X is the number of rounds between two selections of a client."""
         return self.mean("mean_interval")
 
     @property
@@ -118,7 +122,7 @@ class PolicyResult:
 
     @property
     def cohort_mean(self) -> float | None:
-        """Reports per round."""
+        """The mean number of reports per round."""
         return self.mean("cohort_mean")
 
     @property
@@ -133,38 +137,41 @@ class PolicyResult:
 
     @property
     def never_reached(self) -> float | None:
-        """Clients that never reported."""
+        """The number of clients that never reported."""
         return self.mean("never_reached")
 
     @property
     def final_accuracy(self) -> float | None:
-        """The test accuracy of the last model, where anything is trained and runs go on to the last round."""
+        """The test accuracy of the last model; None without training or if runs stop at a
+        target.
+        """
         return self.mean("final_accuracy")
 
 
 class ExperimentResult:
-    """An experiment as far as it was played; draws itself in a notebook."""
+    """The results of an experiment, shown as a table and figures in a notebook."""
 
-    #: Its folder: config.toml, rounds.csv, summary.json, figures, report.html, ...; None if it was not kept.
+    #: Its folder with config.toml, rounds.csv, summary.json, figures and report.html; None if it
+    #: was not saved.
     folder: Path | None
-    #: The parameters with which it was made.
+    #: Its parameters.
     params: dict[str, Any]
-    #: Whether every run is at its end.
+    #: Whether all runs are finished.
     finished: bool
-    #: Everything that was found: the contents of summary.json.
+    #: The contents of summary.json.
     summary: dict[str, Any]
-    #: The contents of summary.json as text, as the command prints it with ``--json``.
+    #: The contents of summary.json as text; the command prints the same with ``--json``.
     json: str
-    #: What was played, in a line.
+    #: A one-line description of the experiment.
     title: str
-    #: The table: columns, and one row for each policy.
+    #: The columns of the summary table, and one row for each policy.
     columns: list[str]
     rows: list[list[str]]
-    #: What the data support, in a few sentences.
+    #: The findings, in a few sentences.
     verdict: str
-    #: Something that spoils the experiment, if there is such a thing.
+    #: A warning about the validity of the results, if there is one.
     caution: str | None
-    #: Each policy.
+    #: The results of each policy.
     policies: list[PolicyResult]
 
     def __init__(self, job: _agewise.Job, outcome: _agewise.Outcome) -> None:
@@ -187,16 +194,16 @@ class ExperimentResult:
 
     @cached_property
     def figures(self) -> dict[str, str]:
-        """Questions, each with the figure that answers it, as SVG; drawn when they are first asked for."""
+        """The figures as SVG, by the question that each answers; drawn on first access."""
         return dict(self._outcome.figures())
 
     @property
     def report(self) -> Path | None:
-        """The page that explains everything; None if the experiment was not kept."""
+        """The path of the HTML report; None if the experiment was not saved."""
         return None if self.folder is None else self.folder / "report.html"
 
     def __getitem__(self, policy: str) -> PolicyResult:
-        """A policy by its name with options, however it is written."""
+        """A policy by its name with options, in any spelling."""
         return by_name(self.policies, policy)
 
     def __repr__(self) -> str:
@@ -217,7 +224,7 @@ class ExperimentResult:
         return "\n".join([self.title, *lines, *notes, self.verdict])
 
     def _repr_html_(self) -> str:
-        """A table and the figures, on their own: no script, no style sheet, nothing that others on the page could change."""
+        """A table and the figures, self-contained: without scripts and style sheets."""
         cell = "padding:2px 8px;border-bottom:1px solid #8886;white-space:nowrap;text-align:"
 
         def row(tag: str, cells: list[str]) -> str:
@@ -234,7 +241,7 @@ class ExperimentResult:
                 f'<img alt="{html.escape(question)}" '
                 f'style="max-width:100%;background:#fff" src="data:image/svg+xml;base64,{data}">'
             )
-            # The first two say the most; the others are a click away.
+            # The first two figures are the most important; the others are collapsed.
             shown = " open" if place < 2 else ""
             return f"<details{shown}><summary>{html.escape(question)}</summary>{picture}</details>"
 
@@ -248,7 +255,7 @@ class ExperimentResult:
             "</table></div>",
             *(f"<p>{html.escape(note)}</p>" for note in notes),
             *(figure(place, *drawn) for place, drawn in enumerate(self.figures.items())),
-            f"<p>All of it, explained: <code>{report}</code></p>" if report else "",
+            f"<p>Full report: <code>{report}</code></p>" if report else "",
         ]
         return "<div>" + "".join(parts) + "</div>"
 
@@ -263,16 +270,18 @@ def compare(
     progress: Progress | bool = True,
     **params: Any,
 ) -> ExperimentResult:
-    """Trains with several policies side by side, and says what differs: ``agewise compare``.
+    """Trains with several policies and compares them, like ``agewise compare``.
 
-    Without parameters: six policies, 12 seeds, the digits inside the package, about two minutes. ``params`` are those of its
-    configuration files (docs/compare.md), without their tables: for example ``policies``, ``seeds``, ``data``,
-    ``partition``, ``model``, ``local_work``, ``rounds``, ``targets``, ``availability``, ``dropout``, ``join``, ``leave``,
-    ``calibrate``, and ``aggregate`` for a rule of aggregation; those of a ``preset`` are taken over where they are not
-    given. The run is kept in ``out`` (a new folder below ``runs`` if not given), byte for byte as the command would.
+    The defaults are six policies, 12 seeds and the digits inside the package, which takes about two
+    minutes. ``params`` have the names of the keys of configuration files (docs/compare.md), without
+    tables: for example ``policies``, ``seeds``, ``data``, ``partition``, ``model``, ``local_work``,
+    ``rounds``, ``targets``, ``availability``, ``dropout``, ``join``, ``leave``, ``calibrate``, and
+    ``aggregate`` for an aggregation rule. With ``preset``, parameters that are not given are those
+    of the preset. The run is saved in ``out`` (the default is a new folder in ``runs``), with the
+    same bytes as by the command. A folder that exists is an error without ``force=True``.
 
-    ``progress`` is True for lines on stderr, False for silence, or a function. An exception in it, or Ctrl-C, ends the
-    comparison between two rounds; :func:`resume_run` goes on with it.
+    ``progress`` is True for lines on stderr, False for no output, or a function. An exception in
+    it, or Ctrl-C, ends the comparison between two rounds; :func:`resume_run` continues it.
 
     >>> import tempfile
     >>> found = compare(
@@ -322,13 +331,15 @@ def simulate(
     threads: int | None = None,
     progress: RoundsPlayed | None = None,
 ) -> ExperimentResult:
-    """Plays policies without training. What is not given is as in ``agewise simulate``, whose help explains the words.
+    """Simulates the selection of policies without training. The parameters and their defaults are
+    those of ``agewise simulate``, whose help explains them.
 
-    Nothing is trained here, so a policy that looks at losses or updates is a ValueError; :func:`compare` plays those. The
-    run is kept where ``out`` is given.
+    A policy that looks at losses or updates needs training, so it is a ValueError; use
+    :func:`compare`. The run is saved only if ``out`` is given.
 
-    ``progress`` is called with the number of rounds that were just played, from several threads. Other Python threads run
-    meanwhile. An exception in it, or Ctrl-C, ends the simulation.
+    ``progress`` is called from several threads with the number of rounds finished since its last
+    call. Other Python threads run during a simulation. An exception in ``progress``, or Ctrl-C,
+    ends the simulation.
 
     >>> found = simulate(policies=["random", "oldest-first"], rounds=200, seeds=2)
     >>> found["oldest-first"].longest_wait
@@ -341,7 +352,7 @@ def simulate(
     ValueError: rounds = 0: expected a whole number from 1 to 10000000
     """
     _threads(threads)
-    is_law = sizes is None or isinstance(sizes, str)
+    is_distribution = sizes is None or isinstance(sizes, str)
     params = {
         "clients": clients,
         "cohort": cohort,
@@ -349,8 +360,8 @@ def simulate(
         "rounds": rounds,
         "warmup": warmup,
         "policies": names("policies", policies),
-        "sizes": sizes if is_law else None,
-        "size_list": None if is_law else finite("sizes", sizes),  # type: ignore[arg-type]
+        "sizes": sizes if is_distribution else None,
+        "size_list": None if is_distribution else finite("sizes", sizes),  # type: ignore[arg-type]
         "weighting": weighting,
         "start": start,
         "empty_cohort": empty_cohort,
@@ -365,14 +376,14 @@ def simulate(
     job = _agewise.Job(document(params), False, out is not None, out, force, None)
     before: dict[tuple[int, int], int] = {}
 
-    def heard(policy: int, seed: int, rounds: int, score: float | None) -> None:
+    def on_progress(policy: int, seed: int, rounds: int, score: float | None) -> None:
         if progress is not None:
             more = rounds - before.get((policy, seed), 0)
             before[policy, seed] = rounds
             if more:
                 progress(more)
 
-    return ExperimentResult(job, job.play(threads, heard))
+    return ExperimentResult(job, job.play(threads, on_progress))
 
 
 def resume_run(
@@ -382,7 +393,9 @@ def resume_run(
     threads: int | None = None,
     progress: Progress | bool = True,
 ) -> ExperimentResult:
-    """Goes on with a run that was interrupted, and ends with the same bytes as if nothing had happened."""
+    """Continues an interrupted run. The result has the same bytes as that of an uninterrupted
+    run.
+    """
     _threads(threads)
     _progress(progress)
     return _play(_agewise.Job.open(folder, data_folder), threads, progress)
@@ -398,8 +411,10 @@ def extend_run(
     threads: int | None = None,
     progress: Progress | bool = True,
 ) -> ExperimentResult:
-    """Asks a run for more: more seeds, more rounds, further policies. Plays what is missing, and ends with the bytes of a
-    run that had asked for all of it at once."""
+    """Extends a run by more seeds, more rounds or further policies, and plays only what is missing.
+
+    The result has the same bytes as that of a run with all of it from the beginning.
+    """
     _threads(threads)
     _progress(progress)
     more = {"seeds": seeds, "rounds": rounds, "policies": names("policies", policies)}
@@ -409,13 +424,16 @@ def extend_run(
 def read_run(
     folder: str | PathLike[str], *, data_folder: str | PathLike[str] | None = None
 ) -> ExperimentResult:
-    """A run from its folder, as far as it was played, by Python or by the command, with training or without."""
+    """Reads a run of :func:`compare`, :func:`simulate` or the command from its folder.
+
+    The run may be unfinished.
+    """
     job = _agewise.Job.open(folder, data_folder)
     return ExperimentResult(job, job.read())
 
 
 def _threads(threads: int | None) -> None:
-    """Checked before a folder is made."""
+    """Checks the argument before a folder is created."""
     if threads is not None:
         within("threads", threads, 1, 4096)
 
@@ -428,17 +446,17 @@ def _progress(progress: Progress | bool) -> None:
 def _play(job: _agewise.Job, threads: int | None, progress: Progress | bool) -> ExperimentResult:
     params = json.loads(job.params)
     policies: list[str] = params["policies"]
-    tell: Progress | None = None
+    callback: Progress | None = None
     if callable(progress):
-        tell = progress
+        callback = progress
     elif progress:
-        tell = _Lines(params)
+        callback = _Lines(params)
 
-    def heard(policy: int, seed: int, rounds: int, score: float | None) -> None:
-        if tell is not None:
-            tell(policies[policy], params["seed"] + seed, rounds, score)
+    def on_progress(policy: int, seed: int, rounds: int, score: float | None) -> None:
+        if callback is not None:
+            callback(policies[policy], params["seed"] + seed, rounds, score)
 
-    return ExperimentResult(job, job.play(threads, heard))
+    return ExperimentResult(job, job.play(threads, on_progress))
 
 
 def _policy(entry: dict[str, Any], *arrays: NDArray[np.uint64]) -> PolicyResult:
@@ -472,7 +490,7 @@ def _policy(entry: dict[str, Any], *arrays: NDArray[np.uint64]) -> PolicyResult:
 
 
 class _Lines:
-    """A line on stderr every few seconds."""
+    """Prints a line on stderr every few seconds."""
 
     EVERY = 5.0
 

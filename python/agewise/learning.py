@@ -1,4 +1,4 @@
-"""Data sets, partitions, and the trainer."""
+"""Data sets, partitions and training."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import document, numbers, shown, whole, within
+from agewise.checks import document, finite_number, numbers, positive, shown, whole, within
 
 
 class Images:
-    """Images with labels, and how their pixels become numbers. Parts of a set share its memory.
+    """Images with labels and a normalisation of their pixels. Subsets share the memory of the set.
 
     >>> pixels = np.zeros((4, 28, 28), dtype=np.uint8)
     >>> images = Images(pixels, [0, 1, 2, 9])
@@ -37,18 +37,22 @@ class Images:
         scale: str = "standardised",
         like: Images | None = None,
     ) -> None:
-        """Pixels of 8 bits, one image after the other: rows, columns, and channels if there are several.
+        """Images from 8-bit pixels with the axes image, row, column and, if there are several,
+        channel.
 
-        ``scale`` is ``standardised`` (mean 0 and deviation 1 over these images) or ``unit`` (0 to 1). Test images are scaled
-        ``like`` the training images.
+        ``scale`` is ``standardised`` (mean 0 and standard deviation 1 over these images) or
+        ``unit`` (0 to 1). Test images take the scale of the training images: pass those as
+        ``like``.
         """
         array = np.asarray(pixels)
         if array.dtype != np.uint8 or array.ndim not in (3, 4):
             shape = f"{array.dtype} {list(array.shape)}"
-            raise ValueError(f"pixels = {shape}: expected uint8 [images, rows, columns(, channels)]")
+            expected = "uint8 [images, rows, columns(, channels)]"
+            raise ValueError(f"pixels = {shape}: expected {expected}")
         given = np.asarray(labels)
         whole_numbers = given.size == 0 or np.issubdtype(given.dtype, np.integer)
-        if given.ndim != 1 or not whole_numbers or (given.size and not 0 <= given.min() <= given.max() < 256):
+        in_range = given.size == 0 or (whole_numbers and 0 <= given.min() <= given.max() < 256)
+        if given.ndim != 1 or not in_range:
             raise ValueError(f"labels = {shown(labels)}: expected a list of classes from 0 to 255")
         self._inner = _agewise.Images(
             np.ascontiguousarray(array if array.ndim == 4 else array[..., None]),
@@ -69,7 +73,7 @@ class Images:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Rows, columns and channels of every image."""
+        """The number of rows, columns and channels of each image."""
         return self._inner.shape
 
     @property
@@ -84,17 +88,17 @@ class Images:
 
     @property
     def pixels(self) -> NDArray[np.uint8]:
-        """The pixels: image, row, column, channel. A copy."""
+        """The pixels, with the axes image, row, column, channel. A copy."""
         return self._inner.pixels
 
     def take(self, indices: ArrayLike) -> Images:
-        """Some of these images, by their places; no pixel is copied."""
+        """A subset of these images by their indices, without copying pixels."""
         array = np.asarray(indices)
         if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
             raise ValueError(f"indices = {shown(indices)}: expected a list of whole numbers")
         wrong = array[(array < 0) | (array >= len(self))]
         if wrong.size:
-            raise ValueError(f"indices = {wrong[0]}: expected places from 0 to {len(self) - 1}")
+            raise ValueError(f"indices = {wrong[0]}: expected indices from 0 to {len(self) - 1}")
         return Images._of(self._inner.take(array.tolist()))
 
     def __repr__(self) -> str:
@@ -104,7 +108,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images to learn from, and others to be tested on."""
+    """Training and test images."""
 
     name: str
     train: Images
@@ -117,11 +121,11 @@ def load_data(
     *,
     scale: str = "standardised",
 ) -> Dataset:
-    """A data set by its name: ``digits`` (7,000 real digits inside the package), ``mnist``, ``fashion-mnist``, ``cifar-10``,
-    ``cifar-100``.
+    """Loads a data set: ``digits`` (7,000 real digits inside the package), ``mnist``,
+    ``fashion-mnist``, ``cifar-10`` or ``cifar-100``.
 
-    Files are looked for in ``folder``, in the folder that the environment variable AGEWISE_DATA names, and in the default
-    folder of ``agewise data fetch``.
+    The files are searched in ``folder``, in the folder of the environment variable AGEWISE_DATA,
+    and in the default folder of ``agewise data fetch``.
 
     >>> digits = load_data()
     >>> digits.train, len(digits.test)
@@ -132,7 +136,7 @@ def load_data(
 
 
 class Partition:
-    """Who has which images."""
+    """The assignment of images to clients."""
 
     def __init__(self, inner: _agewise.Partition) -> None:
         self._inner = inner
@@ -144,20 +148,20 @@ class Partition:
 
     @property
     def sizes(self) -> NDArray[np.uint64]:
-        """How many images each client has."""
+        """The number of images of each client."""
         return self._inner.sizes
 
     @property
     def histograms(self) -> NDArray[np.uint32]:
-        """How many images of each class each client has: one row for each client."""
+        """The number of images of each class, one row for each client."""
         return self._inner.histograms
 
     def indices(self, client: int) -> NDArray[np.uint32]:
-        """The images of one client, by their numbers, in increasing order."""
+        """The indices of the images of one client, in increasing order."""
         return self._inner.indices(within("client", client, 0, self.clients - 1))
 
     def of(self, client: int) -> Images:
-        """The images of one client; no pixel is copied."""
+        """The images of one client, without copying pixels."""
         return Images._of(self._inner.of(within("client", client, 0, self.clients - 1)))
 
     def __len__(self) -> int:
@@ -170,18 +174,19 @@ class Partition:
 def partition(
     images: Images,
     clients: int = 100,
-    law: str = "iid",
+    distribution: str = "iid",
     *,
     sizes: str = "equal",
     least: int = 1,
     seed: int = 0,
 ) -> Partition:
-    """Shares images among clients, as ``agewise compare`` does with the same seed.
+    """Partitions images among clients, as ``agewise compare`` does with the same seed.
 
-    ``law`` spreads the labels: ``iid``, ``dirichlet:0.3``, ``shards:2``. ``sizes`` spreads the sizes: ``equal``, ``zipf:2.0``,
-    ``lognormal:1.0``. Nobody has fewer images than ``least``.
+    ``distribution`` is that of the labels: ``iid``, ``dirichlet:0.3`` or ``shards:2``. ``sizes`` is
+    the distribution of data sizes: ``equal``, ``zipf:2.0`` or ``lognormal:1.0``. Each client has at
+    least ``least`` images.
 
-    >>> shares = partition(load_data().train, clients=20, law="shards:2", seed=1)
+    >>> shares = partition(load_data().train, clients=20, distribution="shards:2", seed=1)
     >>> shares.sizes[:3], shares.of(0)
     (array([300, 300, 300], dtype=uint64), Images(300 of 28x28x1, 10 classes))
     """
@@ -189,7 +194,7 @@ def partition(
         _agewise.partition(
             _images("images", images)._inner,
             whole("clients", clients),
-            law,
+            distribution,
             sizes,
             whole("least", least),
             whole("seed", seed),
@@ -199,34 +204,34 @@ def partition(
 
 @dataclass(frozen=True)
 class LocalReport:
-    """What came of a client's training."""
+    """The result of local training."""
 
     steps: int
     samples: int
-    #: The mean loss of the batches, each before its step.
+    #: The mean loss of the batches, each evaluated before its step.
     loss: float
-    #: How long it took.
+    #: The duration in seconds.
     seconds: float
-    #: The root of the mean square of the losses of all samples, each before its step.
+    #: The root mean square of the losses of all samples, each evaluated before its step.
     root_mean_square: float
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How well a model does on images."""
+    """The accuracy and loss of a model on images."""
 
     samples: int
     accuracy: float
     loss: float
-    #: The accuracy on each class; NaN where there is no image of it.
+    #: The accuracy on each class; NaN for classes without images.
     class_accuracy: NDArray[np.float64]
 
 
 class Trainer:
-    """A model of agewise's own engine, trained on one core.
+    """A model of the native engine of agewise, trained on one core.
 
-    Its parameters are one NumPy array, and training changes that very array. Other Python threads run while it trains, so several
-    trainers use several cores.
+    Its parameters are one NumPy array, which training changes in place. Other Python threads run
+    while it trains, so several trainers in several threads use several cores.
 
     >>> digits = load_data()
     >>> trainer = Trainer("softmax", seed=1)
@@ -247,13 +252,17 @@ class Trainer:
         classes: int = 10,
         seed: int = 0,
     ) -> None:
-        """``softmax``, ``2nn``, ``cnn`` or ``cnn-cifar`` for images of so many rows, columns and channels, with first
-        parameters as PyTorch draws them by default, from this seed."""
+        """A ``softmax``, ``2nn``, ``cnn`` or ``cnn-cifar`` model.
+
+        ``shape`` is the number of rows, columns and channels of an image. The initial parameters
+        have the default distribution of PyTorch and follow from ``seed``.
+        """
         #: The name of the model.
         self.model = model
         sides = tuple(shape) if isinstance(shape, (tuple, list)) else ()
         if len(sides) != 3 or not all(0 < whole("shape", side) <= 4096 for side in sides):
-            raise ValueError(f"shape = {shown(shape)}: expected rows, columns and channels, 1 to 4096")
+            expected = "rows, columns and channels, 1 to 4096"
+            raise ValueError(f"shape = {shown(shape)}: expected {expected}")
         self._made = (model, (sides[0], sides[1], sides[2]), whole("classes", classes))
         self._inner = _agewise.Trainer(*self._made, whole("seed", seed))
         self._memory = self._inner.parameters
@@ -262,14 +271,15 @@ class Trainer:
 
     @property
     def parameters(self) -> NDArray[np.float32]:
-        """All parameters: the memory that is trained, not a copy. Do not write to it while another thread trains.
+        """All parameters, in the memory that is trained. Do not write to it while another thread
+        trains.
 
         >>> trainer = Trainer("softmax")
         >>> trainer.parameters[:] = 0
         >>> trainer.parameters.shape, float(abs(trainer.parameters).max())
         ((7850,), 0.0)
         """
-        # A view: whoever reshapes it does not reshape ours.
+        # A view, so that a caller who sets its shape does not change the shape of ours.
         return self._memory[:]
 
     @parameters.setter
@@ -282,7 +292,8 @@ class Trainer:
 
     @property
     def output_layer(self) -> slice:
-        """Where the last layer's weights and biases are in :attr:`parameters`: what :func:`agewise.sketch` looks at.
+        """The slice of :attr:`parameters` with the weights and biases of the output layer, which
+        :func:`agewise.sketch` takes.
 
         >>> Trainer("2nn").output_layer
         slice(197200, 199210, None)
@@ -290,10 +301,11 @@ class Trainer:
         return slice(*self._inner.output_layer)
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The tensors by name, as views of :attr:`parameters`: nothing is copied.
+        """The tensors by name, as views of :attr:`parameters`, without copying.
 
-        Convolutions have PyTorch's shape. Dense layers behind images take pixels with their channels side by side, where
-        PyTorch takes one channel after the other; :meth:`state_dict` has its order.
+        Convolutions have the shapes of PyTorch. The first dense layer takes its inputs in the order
+        row, column, channel, while PyTorch has channel, row, column; :meth:`state_dict` has the
+        order of PyTorch.
 
         >>> {name: view.shape for name, view in Trainer("cnn").arrays().items()}["conv2.weight"]
         (64, 32, 5, 5)
@@ -309,7 +321,7 @@ class Trainer:
         return views
 
     def state_dict(self) -> dict[str, NDArray[np.float32]]:
-        """Copies of all tensors with PyTorch's names, shapes and order.
+        """Copies of all tensors, with the names, shapes and order of PyTorch.
 
         >>> first, second = Trainer("cnn", seed=1), Trainer("cnn", seed=2)
         >>> second.load_state_dict(first.state_dict())
@@ -320,7 +332,10 @@ class Trainer:
             return dict(self._inner.tensors_for_pytorch())
 
     def load_state_dict(self, tensors: Mapping[str, Any]) -> None:
-        """Takes all tensors, named, shaped and ordered as in PyTorch. After an error the parameters are as they were."""
+        """Loads all tensors, with the names, shapes and order of PyTorch.
+
+        After an error the parameters have not changed.
+        """
         shapes = {name: tuple(shape) for name, shape, _ in self._tensors}
         if set(tensors) != set(shapes):
             raise ValueError(
@@ -334,7 +349,7 @@ class Trainer:
             self._inner.load_from_pytorch(list(arrays.values()))
 
     def reset(self, seed: int = 0) -> None:
-        """First parameters again."""
+        """Sets the parameters to the initial parameters of a seed."""
         with self._busy():
             self._inner.reset(whole("seed", seed))
 
@@ -355,21 +370,25 @@ class Trainer:
         round: int = 0,
         client: int = 0,
     ) -> LocalReport:
-        """Trains by SGD for so many epochs (1 if nothing is said) or steps, and changes the parameters.
+        """Trains by SGD for a number of ``epochs`` (the default is 1) or ``steps``, in place.
 
-        The order of the samples follows from (seed, round, client), so a client that trains twice in different rounds sees
-        different batches, and the same call gives the same bytes. The learning rate is ``lr * decay**round``. ``proximal`` is
-        FedProx's pull towards the parameters at the beginning; ``augment`` crops and mirrors at random.
+        The order of the samples is a function of (seed, round, client), so a client sees different
+        batches in different rounds, and the same call gives the same bytes. The learning rate is
+        ``lr * decay**round``. ``proximal`` is the coefficient of the proximal term of FedProx.
+        ``augment`` crops and mirrors images at random.
         """
         if epochs is not None and steps is not None:
             raise ValueError(f"steps = {steps}: expected epochs or steps, not both")
-        work = f"{whole('steps', steps)} steps" if steps is not None else None
-        if work is None:
-            work = f"{whole('epochs', 1 if epochs is None else epochs)} epochs"
+        if steps is not None:
+            work = f"{positive('steps', steps)} steps"
+        else:
+            work = f"{positive('epochs', 1 if epochs is None else epochs)} epochs"
+        if not len(_images("data", data)):
+            raise ValueError("data = 0 images: expected at least 1")
         training = {
             "local_work": work,
             "batch": batch,
-            "learning_rate": lr,
+            "learning_rate": finite_number("lr", lr),
             "decay": decay,
             "momentum": momentum,
             "weight_decay": weight_decay,
@@ -377,14 +396,14 @@ class Trainer:
             "augment": augment,
         }
         task = {"seed": seed, "round": round, "client": client, "training": training}
-        text, images = document(task), _images("data", data)._inner
+        text, images = document(task), data._inner
         begin = time.perf_counter()
         with self._busy():
             done, samples, loss, root_mean_square = self._inner.train(images, text)
         return LocalReport(done, samples, loss, time.perf_counter() - begin, root_mean_square)
 
     def evaluate(self, data: Images) -> Evaluation:
-        """How well the parameters do on images."""
+        """The accuracy and loss of the parameters on images."""
         with self._busy():
             samples, correct, loss = self._inner.evaluate(_images("data", data)._inner)
         each, hits = np.asarray(samples, dtype=np.float64), np.asarray(correct, dtype=np.float64)
@@ -396,31 +415,33 @@ class Trainer:
         return Evaluation(count, float(accuracy), float(mean), classes)
 
     def scores(self, data: Images) -> NDArray[np.float32]:
-        """The scores before the softmax: one row for each image, one column for each class."""
+        """The logits, with one row for each image and one column for each class."""
         with self._busy():
             return self._inner.scores(_images("data", data)._inner)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
-        """One thread at a time: two would change the same parameters."""
+        """Lets only one thread at a time use the parameters."""
         if not self._lock.acquire(blocking=False):
-            raise RuntimeError("this Trainer is at work in another thread; use one for each")
+            raise RuntimeError(
+                "another thread is using this Trainer: expected one Trainer per thread"
+            )
         try:
             yield
         finally:
             self._lock.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _trainer_again, (*self._made, self._memory.copy())
+        return _restored_trainer, (*self._made, self._memory.copy())
 
     def __copy__(self) -> Trainer:
-        return _trainer_again(*self.__reduce__()[1])
+        return _restored_trainer(*self.__reduce__()[1])
 
     def __repr__(self) -> str:
         return f"Trainer({self.model!r}, {len(self.parameters)} parameters)"
 
 
-def _trainer_again(
+def _restored_trainer(
     model: str, shape: tuple[int, int, int], classes: int, parameters: NDArray[np.float32]
 ) -> Trainer:
     trainer = Trainer(model, shape=shape, classes=classes)
@@ -438,11 +459,11 @@ def _images(field: str, value: object) -> Images:
 def average(
     model: NDArray[np.float32], updates: Iterable[NDArray[np.float32]], weights: ArrayLike
 ) -> None:
-    """Moves a model, in place, to the weighted average of updates: what every engine of agewise does at the end of a round.
+    """Sets a model, in place, to the weighted average of updates, as every engine of agewise does
+    at the end of a round.
 
-    ``updates`` may be any number of arrays, also from a generator.
-
-    What the weights lack to 1 stays with the old model. An update that is not finite is an error, and the model stays.
+    ``updates`` is any iterable of arrays. If the weights sum to less than 1, the old model has the
+    rest of the weight. An update that is not finite is an error, and the model does not change.
 
     >>> model = np.zeros(2, dtype=np.float32)
     >>> average(model, [np.float32([1, 2]), np.float32([3, 4])], [0.5, 0.5])
@@ -454,9 +475,9 @@ def average(
         if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.ndim != 1:
             raise ValueError(f"{name} = {shown(array)}: expected a flat array of float32")
     if not (model.flags.writeable and model.flags.c_contiguous):
-        raise ValueError("model: expected an array that can be written to, without gaps")
+        raise ValueError("model: expected a writeable contiguous array")
     if any(np.shares_memory(model, update) for update in updates):
-        raise ValueError("updates: expected arrays of their own, not the model's memory")
+        raise ValueError("updates: expected arrays that do not share memory with the model")
     _agewise.average(
         model, [np.ascontiguousarray(u) for u in updates], numbers("weights", weights).tolist()
     )

@@ -1,4 +1,4 @@
-"""Results by the name of a policy."""
+"""Lookup of results by the name of a policy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from agewise import _agewise
 
 
 class OfPolicy(Protocol):
-    """What belongs to one policy."""
+    """A result of one policy."""
 
     @property
     def policy(self) -> str:
-        """Its name with options, as agewise writes it."""
+        """The name of the policy with its options, in the standard spelling."""
         ...
 
 
@@ -21,9 +21,9 @@ Entry = TypeVar("Entry", bound=OfPolicy)
 
 
 def by_name(entries: Iterable[Entry], policy: str) -> Entry:
-    """The entry of a policy, however its name is written; a KeyError lists those that there are."""
+    """The entry of a policy, in any spelling of its name; the KeyError lists all entries."""
     found = {entry.policy: entry for entry in entries}
-    # A variant of an experiment has more to its name than a policy.
+    # The name of a variant of an experiment may also name an aggregation rule.
     name = policy if policy in found else _agewise.spelled(policy)
     if name not in found:
         raise KeyError(f"{name}: expected one of {', '.join(found)}")

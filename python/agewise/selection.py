@@ -1,11 +1,11 @@
-"""Who trains next: policies, laws, and the two sides of a selection."""
+"""Client selection: policies, age laws, and the server and client sides of a selection."""
 
 from __future__ import annotations
 
 import json
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,30 +13,37 @@ from numpy.typing import ArrayLike, NDArray
 from agewise import _agewise
 from agewise.checks import finite, known, numbers, rows, shown, whole, within
 
+_Figures = tuple[
+    NDArray[np.float32] | None,
+    NDArray[np.float32] | None,
+    NDArray[np.float32] | None,
+    NDArray[np.float32] | None,
+]
+
 
 @dataclass(frozen=True)
 class Policy:
-    """A selection policy that can be asked for by its name.
+    """A registered selection policy.
 
     >>> {policy.name: policy.decentralised for policy in policies()}["markov-optimal"]
     True
     """
 
     name: str
-    #: What it does, in one sentence.
+    #: A one-sentence description.
     summary: str
-    #: The options it understands, each with its meaning, as in ``phased(reshuffle=0.05)``.
+    #: Its options with their meanings, written as in ``phased(reshuffle=0.05)``.
     options: dict[str, str]
-    #: Whether it cannot be made without options.
+    #: Whether it requires options.
     needs_options: bool
-    #: How its cohorts are weighed if nothing else is said.
+    #: The default weighting of its cohorts.
     weighting: str
-    #: Whether clients decide on their own; None where that is not known without options.
+    #: Whether clients decide on their own; None if that depends on the options.
     decentralised: bool | None
 
 
 def policies() -> list[Policy]:
-    """All policies.
+    """All registered policies.
 
     >>> [policy.name for policy in policies()][:3]
     ['random', 'probabilistic', 'markov-optimal']
@@ -50,19 +57,21 @@ def policies() -> list[Policy]:
 
 @dataclass(frozen=True, eq=False)
 class AgeLaw:
-    """With which probability a client of some age takes part, and what follows (Theorem 2)."""
+    """The probability that a client of each age takes part, and what follows from it (Theorem
+    2).
+    """
 
-    #: p_0, p_1, ...; older clients keep the last.
+    #: p_0, p_1, ...; the last one holds for all greater ages.
     probabilities: NDArray[np.float64]
-    #: The share of clients of each age after many rounds.
+    #: The share of clients of each age in the steady state.
     steady_state: NDArray[np.float64]
     #: The share of clients that take part in a round.
     rate: float
-    #: E[X]; X is the number of rounds from one selection of a client to its next.
+    #: E[X]; X is the number of rounds between two selections of a client.
     mean_interval: float
     #: Var[X].
     var_interval: float
-    #: The longest possible X, None if there is no bound.
+    #: The longest possible X; None if there is no bound.
     longest_wait: int | None
 
 
@@ -89,15 +98,15 @@ def age_law(
 
 @dataclass(frozen=True, eq=False)
 class Cohort:
-    """The clients of a round."""
+    """The clients of a round and their weights."""
 
-    #: Who, in increasing order.
+    #: The client numbers, in increasing order.
     ids: NDArray[np.uint32]
-    #: What the update of each counts for; they add up to 1, except with ``unbiased``.
+    #: The aggregation weights of their updates. They sum to 1, except with ``unbiased``.
     weights: NDArray[np.float64]
     #: The round, from 0.
     round: int
-    #: Whether nobody was selected and one client was forced.
+    #: Whether no client was selected and one was forced.
     forced: bool
 
     def __len__(self) -> int:
@@ -106,10 +115,10 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Participation:
-    """How evenly the clients took part. What is not known yet is NaN."""
+    """Metrics of participation. Values that are not known yet are NaN."""
 
     rounds: int
-    #: E[X]; X is the number of rounds from one participation of a client to its next.
+    #: E[X]; X is the number of rounds between two participations of a client.
     mean_interval: float
     #: Var[X].
     var_interval: float
@@ -123,29 +132,49 @@ class Participation:
     cohort_sd: float
     cohort_min: int
     cohort_max: int
-    #: Jain's index: 1 if all took part equally often.
+    #: Jain's index: 1 if all clients took part equally often.
     jain: float
     never_selected: int
-    #: The longest X, or the age of a client that still waits.
+    #: The longest X, or the age of a client that is still waiting.
     longest_wait: int
-    #: sqrt(Var Y)/T for windows of T rounds, Y being the participations of a client.
+    #: sqrt(Var Y)/T for windows of T rounds; Y is the number of participations of a client.
     window_sd: dict[int, float]
     #: The share of pairs of clients that never shared a round.
     never_met: float
-    #: The spread over pairs of the number of shared rounds, relative to its mean.
+    #: The relative standard deviation, over pairs of clients, of the number of shared rounds.
     meeting_spread: float
 
 
-class Selector:
-    """Chooses the clients of one round after the other, and keeps their ages.
+#: A kind of probe: the loss of all samples of a client, or a sketch of what one step or a whole
+#: round of training would change, each under the current model.
+ProbeKind = Literal["loss", "update-step", "update-round"]
 
-    Everything random follows from (seed, round, client), so the same calls give the same cohorts, here and in every other
-    part of agewise.
+
+@dataclass(frozen=True)
+class Needs:
+    """What reports should contain so that a policy works as intended."""
+
+    #: Whether its cohorts depend on training; without training it is a different policy.
+    training: bool
+    #: Which loss it looks at: the mean over the samples seen ``while-training``, the mean over the
+    #: ``whole-data`` of a client under the model it was sent, or None.
+    loss: Literal["while-training", "whole-data"] | None
+    #: Whether it looks at root mean squares of losses.
+    loss_squares: bool
+    #: Whether it looks at sketches of updates (:func:`agewise.sketch`).
+    update_sketches: bool
+
+
+class Selector:
+    """Selects the clients of each round and keeps track of their ages.
+
+    All randomness is a function of (seed, round, client), so the same calls give the same cohorts,
+    in Python and in every other part of agewise.
 
     >>> selector = Selector("oldest-first", clients=100, cohort=15, seed=1)
     >>> for _ in range(20):
     ...     cohort = selector.select()
-    ...     selector.report(cohort.ids)  # all of them came back
+    ...     selector.report(cohort.ids)  # all of them reported
     >>> len(cohort), int(selector.ages.max())
     (15, 6)
     >>> Selector("markov-optimal", clients=10, cohort=11)
@@ -167,37 +196,40 @@ class Selector:
         sizes: ArrayLike | None = None,
         empty_cohort: str = "force-one",
     ) -> None:
-        """A run of a policy with its options, as in ``phased(reshuffle=0.05)``.
+        """Starts a run of a policy, written with its options as in ``phased(reshuffle=0.05)``.
 
-        ``max_age`` is the age at which age laws stop changing. ``start`` is ``stationary`` (first ages as after many rounds) or
-        ``cold`` (all 0). ``weighting`` is ``uniform``, ``data-size``, ``draw-count`` or ``unbiased``, or the policy's own.
-        ``sizes`` are the data sizes of all clients, equal if not given. If nobody is selected, ``empty_cohort`` forces one
-        client (``force-one``) or leaves the round empty (``skip``).
+        ``max_age`` is the age at which age laws stop changing. ``start`` is ``stationary`` (initial
+        ages as after many rounds) or ``cold`` (all 0). ``weighting`` is ``uniform``, ``data-size``,
+        ``draw-count`` or ``unbiased``; the default is that of the policy. ``sizes`` are the data
+        sizes of all clients; the default is equal sizes. ``empty_cohort`` decides what happens if
+        no client is selected: ``force-one`` forces one client, ``skip`` leaves the round empty.
         """
         #: The policy with its options.
         self.policy = policy
         #: The number of clients.
         self.clients = clients
-        #: How many of them take part in a round, on average.
+        #: The mean number of clients in a round.
         self.cohort = cohort
-        #: What all draws depend on.
+        #: The seed of all random draws.
         self.seed = seed
         self._options = _options(
             policy, clients, cohort, seed, max_age, start, weighting, sizes, empty_cohort
         )
         self._inner = _agewise.Selector(self._options)
-        # Calls from several threads take turns.
+        # Only one thread at a time uses the compiled selector.
         self._lock = threading.Lock()
 
     @property
     def round(self) -> int:
-        """The round that is about to be played, from 0."""
+        """The current round, counted from 0."""
         with self._lock:
             return self._inner.round
 
     @property
     def ages(self) -> NDArray[np.uint64]:
-        """The age of every client: the rounds since it was last credited. A copy."""
+        """The age of every client, which is the number of rounds since it was last credited. A
+        copy.
+        """
         with self._lock:
             return self._inner.ages
 
@@ -207,11 +239,12 @@ class Selector:
         sizes: ArrayLike | None = None,
         losses: ArrayLike | None = None,
     ) -> Cohort:
-        """The cohort of the present round. Asking again gives the same answer.
+        """The cohort of the current round. A second call returns the same cohort.
 
-        ``available``: who can take part, as client numbers or as a mask with one entry for each client; everyone if not given.
-        ``sizes``: the data sizes of all clients, from now on. ``losses``: what is known of the losses of all clients, NaN for
-        unknown, for policies that look at them.
+        ``available`` are the clients that can take part, as client numbers or as a mask with one
+        entry per client; the default is all clients. ``sizes`` are the data sizes of all clients
+        from now on. ``losses`` are the losses of all clients, with NaN for unknown ones, for
+        policies that look at losses.
 
         >>> selector = Selector("random", clients=6, cohort=3)
         >>> selector.select(available=[1, 2]).ids
@@ -219,84 +252,40 @@ class Selector:
         """
         mask = None if available is None else _mask(available, self.clients)
         given = None if sizes is None else numbers("sizes", sizes)
-        heard = None if losses is None else numbers("losses", losses).astype(np.float32)
+        known_losses = None if losses is None else numbers("losses", losses).astype(np.float32)
         with self._lock:
-            return Cohort(*self._inner.select(mask, given, heard))
+            return Cohort(*self._inner.select(mask, given, known_losses))
 
     @property
-    def wants_sketches(self) -> bool:
-        """Whether the policy looks at sketches of updates: then reports should bring them (:func:`agewise.sketch`).
+    def needs(self) -> Needs:
+        """What reports should contain so that the policy works as intended.
 
-        >>> Selector("age-herding").wants_sketches, Selector("oldest-first").wants_sketches
-        (True, False)
+        >>> Selector("age-herding").needs.update_sketches, Selector("active").needs.loss
+        (True, 'whole-data')
         """
         with self._lock:
-            return self._inner.wants_sketches
+            return Needs(*self._inner.needs)
 
-    @property
-    def wants_root_mean_squares(self) -> bool:
-        """Whether the policy looks at the root mean squares of losses.
+    def probes(self, available: ArrayLike | None = None) -> dict[ProbeKind, NDArray[np.uint32]]:
+        """What the policy wants to know about the current model before it selects: for each kind of
+        probe the clients it would ask. Empty if it wants to know nothing.
 
-        >>> Selector("oort").wants_root_mean_squares
-        True
-        """
-        with self._lock:
-            return self._inner.wants_root_mean_squares
-
-    @property
-    def wants_whole_losses(self) -> bool:
-        """Whether a reported loss should be that of all samples of a client under the model that it was sent, and not that of
-        the samples it met while training.
-
-        >>> Selector("active").wants_whole_losses
-        True
-        """
-        with self._lock:
-            return self._inner.wants_whole_losses
-
-    @property
-    def asks_whole_rounds(self) -> bool:
-        """Whether the sketches of :meth:`asks_sketches` should be of a whole round's work; otherwise one step is enough.
-
-        >>> Selector("divfl").asks_whole_rounds, Selector("age-herding").asks_whole_rounds
-        (True, False)
-        """
-        with self._lock:
-            return self._inner.asks_whole_rounds
-
-    def asks(self, available: ArrayLike | None = None) -> NDArray[np.uint32]:
-        """The clients whose loss under the present model the policy wants to know before it chooses.
-
-        Whoever can find that out tells :meth:`note`, before :meth:`select`. Nobody has to: otherwise the last reports have to
-        do. ``available`` is as in :meth:`select`.
+        Pass the answers to :meth:`observe` before :meth:`select`. Probes are optional: without
+        answers the policy uses the latest reports. ``available`` is as in :meth:`select`.
 
         >>> selector = Selector("power-of-choice(d=4)", clients=50, cohort=2)
-        >>> asked = selector.asks()
-        >>> selector.note(asked, losses=[0.1, 0.4, 0.3, 0.2])
-        >>> selector.select().ids.tolist() == asked[[1, 2]].tolist()
+        >>> clients = selector.probes()["loss"]
+        >>> selector.observe(clients, losses=[0.1, 0.4, 0.3, 0.2])
+        >>> selector.select().ids.tolist() == clients[[1, 2]].tolist()
         True
+        >>> list(Selector("divfl").probes()), Selector("random").probes()
+        (['update-round'], {})
         """
         mask = None if available is None else _mask(available, self.clients)
         with self._lock:
-            return self._inner.asks(mask)
+            return dict(self._inner.probes(mask))
 
-    def asks_sketches(self, available: ArrayLike | None = None) -> NDArray[np.uint32]:
-        """The clients of whom the policy wants a sketch of what they would do under the present model, before it chooses.
-
-        Like :meth:`asks`, a wish. In ``agewise compare`` such a client trains for one step.
-
-        >>> selector = Selector("age-herding", clients=4, cohort=2)
-        >>> selector.asks_sketches()
-        array([0, 1, 2, 3], dtype=uint32)
-        >>> selector.note([0, 1, 2, 3], sketches=[[1, 0], [1, 0], [-1, 0], [-1, 0]])
-        >>> selector.asks_sketches()
-        array([], dtype=uint32)
-        """
-        mask = None if available is None else _mask(available, self.clients)
-        with self._lock:
-            return self._inner.asks_sketches(mask)
-
-    def note(
+    def observe(
         self,
         clients: ArrayLike,
         *,
@@ -305,19 +294,23 @@ class Selector:
         root_mean_squares: ArrayLike | None = None,
         sketches: ArrayLike | None = None,
     ) -> None:
-        """Keeps what clients say about themselves; nobody is credited and the round goes on. Lists are those of :meth:`report`.
-        Before the first round of a stationary start a policy may deal out the first ages anew, by what it knows now.
+        """Records what clients say about themselves, for example answers to :meth:`probes`, without
+        crediting them or ending the round. The lists are those of :meth:`report`.
 
-        >>> selector = Selector("age-herding", clients=6, cohort=3)
-        >>> selector.note([0, 1], sketches=[[1, 2], [3, float("nan")]])
-        Traceback (most recent call last):
-            ...
-        ValueError: sketch of client 1 = NaN: expected finite numbers only
+        Before the first round of a stationary start, a policy may reassign the initial ages based
+        on this information.
+
+        >>> selector = Selector("age-herding", clients=4, cohort=2)
+        >>> selector.probes()
+        {'update-step': array([0, 1, 2, 3], dtype=uint32)}
+        >>> selector.observe([0, 1, 2, 3], sketches=[[1, 0], [1, 0], [-1, 0], [-1, 0]])
+        >>> selector.probes()
+        {}
         """
-        said = _figures(losses, durations, root_mean_squares, sketches)
+        figures = _figures(losses, durations, root_mean_squares, sketches)
         numbered = _clients("clients", clients)
         with self._lock:
-            self._inner.note(numbered, *said)
+            self._inner.observe(numbered, figures)
 
     def report(
         self,
@@ -328,28 +321,30 @@ class Selector:
         root_mean_squares: ArrayLike | None = None,
         sketches: ArrayLike | None = None,
     ) -> None:
-        """Ends the round: the clients whose updates were accepted are credited, so that their age is 0; all others grow older.
+        """Ends the round: the clients whose updates were accepted are credited, so their age
+        becomes 0. The age of every other client grows by one.
 
-        ``losses``, ``durations`` (seconds) and ``root_mean_squares`` (of the losses of all samples) belong to the clients, in
-        their order; NaN where there is none. ``sketches`` has one row for each client: a sketch of its update
-        (:func:`agewise.sketch`), all of one width in the whole run. Where some clients have none, those of the others go to
-        :meth:`note` afterwards. A client that was selected and did not report keeps its age and comes back soon. After an error
-        nothing has changed.
+        ``losses``, ``durations`` (in seconds) and ``root_mean_squares`` (of the losses of all
+        samples) are in the order of ``clients``, with NaN for unknown values. ``sketches`` has one
+        row per client: a sketch of its update (:func:`agewise.sketch`), of the same width in the
+        whole run. If only some clients have a sketch, pass those to :meth:`observe` afterwards. A
+        client that was selected and did not report keeps its age, so it is selected again soon.
+        After an error nothing has changed.
 
         >>> selector = Selector("age-herding", clients=6, cohort=2)
         >>> selector.report([2, 5], losses=[0.3, float("nan")], sketches=np.eye(2))
         >>> selector.report([7])
         Traceback (most recent call last):
             ...
-        ValueError: credited = 7: expected clients from 0 to 5
+        ValueError: clients = 7: expected clients from 0 to 5
         """
-        said = _figures(losses, durations, root_mean_squares, sketches)
+        figures = _figures(losses, durations, root_mean_squares, sketches)
         numbered = _clients("clients", clients)
         with self._lock:
-            self._inner.report(numbered, *said)
+            self._inner.report(numbered, figures)
 
     def metrics(self) -> Participation:
-        """How evenly clients were credited so far.
+        """Metrics of participation so far.
 
         >>> selector = Selector("oldest-first", clients=10, cohort=5)
         >>> for _ in range(10):
@@ -364,7 +359,7 @@ class Selector:
         return Participation(**figures, window_sd=windows)
 
     def state(self) -> bytes:
-        """All that is needed to go on exactly, metrics and sketches included: JSON in UTF-8.
+        """Everything needed to continue exactly, including metrics and sketches, as JSON in UTF-8.
 
         >>> first = Selector("random", clients=50, cohort=5, seed=3)
         >>> first.report(first.select().ids)
@@ -377,16 +372,18 @@ class Selector:
             return bytes(self._inner.state())
 
     def load_state(self, state: bytes) -> None:
-        """Goes on where :meth:`state` was taken. The selector has to be made with the same policy and numbers; after an error
-        it is as it was."""
+        """Continues from a :meth:`state` of a selector that was created with the same arguments.
+
+        After an error nothing has changed.
+        """
         with self._lock:
             self._inner.load_state(bytes(state))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _selector_again, (self._options, self.state())
+        return _restored_selector, (self._options, self.state())
 
     def __copy__(self) -> Selector:
-        return _selector_again(*self.__reduce__()[1])
+        return _restored_selector(*self.__reduce__()[1])
 
     def __repr__(self) -> str:
         return (
@@ -395,16 +392,17 @@ class Selector:
         )
 
 
-def _selector_again(options: str, state: bytes) -> Selector:
+def _restored_selector(options: str, state: bytes) -> Selector:
     selector = Selector(**json.loads(options))
     selector.load_state(state)
     return selector
 
 
 class Client:
-    """One client's own side of a policy in which clients decide alone.
+    """The client side of a policy in which clients decide on their own.
 
-    With the same seed its decisions are those of :class:`Selector`, except that nobody forces it.
+    With the same seed the decisions are those of :class:`Selector`, except that no client is
+    forced.
 
     >>> clients = [Client("markov-optimal", 100, 15, number, seed=1) for number in range(100)]
     >>> willing = [k for k, client in enumerate(clients) if client.takes_part(0, client.first_age)]
@@ -427,21 +425,24 @@ class Client:
         max_age: int = 10,
         start: str = "stationary",
     ) -> None:
-        """The client with this number, from 0, of so many."""
+        """The client with the number ``client``, counted from 0."""
         #: The policy with its options.
         self.policy = policy
-        #: Which client it is.
+        #: The number of the client.
         self.client = client
         options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip")
         self._inner = _agewise.Client(options, whole("client", client))
 
     @property
     def first_age(self) -> int:
-        """Its age before round 0."""
+        """The age of the client before round 0."""
         return self._inner.first_age
 
     def takes_part(self, round: int, age: int) -> bool:
-        """Whether it takes part in a round (from 0), given its age: the rounds since it last did."""
+        """Whether the client takes part in a round (counted from 0).
+
+        ``age`` is the number of rounds since it last took part.
+        """
         return self._inner.takes_part(whole("round", round), whole("age", age))
 
 
@@ -474,7 +475,7 @@ def _options(
 def _text(field: str, value: object) -> str:
     if isinstance(value, str):
         return value
-    raise ValueError(f"{field} = {shown(value)}: expected a text")
+    raise ValueError(f"{field} = {shown(value)}: expected a string")
 
 
 def _figures(
@@ -482,14 +483,18 @@ def _figures(
     durations: ArrayLike | None,
     root_mean_squares: ArrayLike | None,
     sketches: ArrayLike | None,
-) -> tuple[NDArray[np.float32] | None, ...]:
-    """What clients say, as the core keeps it: with 32 bits."""
-    lists = {"losses": losses, "durations": durations, "root_mean_squares": root_mean_squares}
-    figures = [
-        None if given is None else numbers(field, given).astype(np.float32)
-        for field, given in lists.items()
-    ]
-    return *figures, None if sketches is None else rows("sketches", sketches)
+) -> _Figures:
+    """What clients say, with 32 bits as in the core."""
+
+    def single(field: str, given: ArrayLike | None) -> NDArray[np.float32] | None:
+        return None if given is None else numbers(field, given).astype(np.float32)
+
+    return (
+        single("losses", losses),
+        single("durations", durations),
+        single("root_mean_squares", root_mean_squares),
+        None if sketches is None else rows("sketches", sketches),
+    )
 
 
 def _clients(field: str, given: ArrayLike) -> NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""Sketches of updates: few numbers whose sums and distances are nearly those of the whole."""
+"""Sketches of updates: short vectors that approximately preserve sums and distances."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def sketch(
 ) -> NDArray[np.float32]:
     """A sketch of the change from ``before`` to ``after``, for policies that look at updates.
 
-    Both are arrays of one shape: the parameters of a model's output layer before and after a client trained, one after the
-    other. Up to ``width`` parameters are kept as they are; more are folded by a count sketch: each is added, with a random
-    sign, to one of the ``width`` numbers. ``seed`` decides how; sketches that shall be compared have the same. It is the
-    sketch of ``agewise compare``, there with the seed of the run.
+    Both are arrays of the same shape: the concatenated parameters of the output layer of a model
+    before and after a client trained. Up to ``width`` parameters are kept as they are. More
+    parameters are folded by a count sketch: each is added, with a random sign, to one of ``width``
+    numbers. The signs and positions follow from ``seed``, so only sketches with the same seed can
+    be compared. ``agewise compare`` uses the same sketch with the seed of the run.
 
     >>> sketch([1.0, 2.0], [1.5, 1.0])
     array([ 0.5, -1. ], dtype=float32)
@@ -34,23 +35,23 @@ def sketch(
     if np.shape(before) != np.shape(after):
         shapes = f"{list(np.shape(after))}: expected {list(np.shape(before))}, as in before"
         raise ValueError(f"after = shape {shapes}")
-    sketcher = _sketcher(
-        len(old), within("width", width, 1, (1 << 32) - 1), whole("seed", seed)
-    )
+    sketcher = _sketcher(len(old), within("width", width, 1, (1 << 32) - 1), whole("seed", seed))
     found = sketcher.sketch(old, new)
     if found is None:
-        raise ValueError("after = numbers too far from before: expected changes that fit into float32")
+        raise ValueError(
+            "after = numbers too far from before: expected changes that fit into float32"
+        )
     return found
 
 
 @lru_cache(maxsize=8)
 def _sketcher(length: int, width: int, seed: int) -> _agewise.Sketcher:
-    """Where the parameters go is looked up once for all clients."""
+    """The positions and signs, computed once for all clients."""
     return _agewise.Sketcher(length, width, seed)
 
 
 def _numbers(field: str, values: ArrayLike) -> NDArray[np.float32]:
-    """Finite numbers, one after the other."""
+    """Finite numbers as a flat array."""
     try:
         with np.errstate(over="ignore"):
             array = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)

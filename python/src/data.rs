@@ -1,6 +1,6 @@
 //! Images, data sets, and how clients share them.
 
-use crate::errors::{bad_input, data};
+use crate::errors::{bad_input, data, renamed};
 use agewise::selection::{Error, Seed};
 use agewise::train::data::folders;
 use agewise::train::data::{
@@ -14,12 +14,12 @@ use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Some images with labels, and how their pixels become numbers. Parts of a set share its memory.
+/// Images with labels and a normalisation of their pixels. Subsets share the memory of the set.
 #[pyclass(module = "agewise._agewise", frozen)]
 #[derive(Clone)]
 pub(crate) struct Images {
     set: LearnImages,
-    /// Which of them; all if absent.
+    /// The indices of a subset; none for the whole set.
     indices: Option<Arc<[u32]>>,
     pixels: Arc<PixelNormalization>,
 }
@@ -29,7 +29,7 @@ impl Images {
         Self { set: images, indices: None, pixels }
     }
 
-    /// As the trainer takes them.
+    /// The samples as the trainer takes them.
     pub(crate) fn samples(&self) -> Samples<'_> {
         Samples { images: &self.set, indices: self.indices.as_deref(), pixels: &self.pixels }
     }
@@ -45,7 +45,7 @@ impl Images {
 
 #[pymethods]
 impl Images {
-    /// Images from pixels (image, row, column, channel) and labels; `like` are others whose scale is taken over.
+    /// Images from pixels (image, row, column, channel) and labels, with the scale of `like` if it is given.
     #[new]
     #[pyo3(signature = (pixels, labels, classes, scale, like=None))]
     fn from_arrays(
@@ -87,14 +87,14 @@ impl Images {
         self.set.classes()
     }
 
-    /// The labels, as an array of their own.
+    /// A copy of the labels.
     #[getter]
     fn labels<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
         let label = |number: u32| self.set.label(number as usize);
         self.numbers().into_iter().map(label).collect::<Vec<_>>().into_pyarray(py)
     }
 
-    /// The pixels (image, row, column, channel), as an array of their own.
+    /// A copy of the pixels (image, row, column, channel).
     #[getter]
     fn pixels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray4<u8>>> {
         let shape = self.set.shape();
@@ -107,18 +107,18 @@ impl Images {
         bytes.into_pyarray(py).reshape([numbers.len(), sides[0], sides[1], sides[2]])
     }
 
-    /// Some of these images, by their places here.
-    fn take(&self, places: Vec<i64>) -> PyResult<Self> {
+    /// A subset of these images, by their indices.
+    fn take(&self, indices: Vec<i64>) -> PyResult<Self> {
         let all = self.samples().len();
-        let number = |place: i64| {
-            let inside = usize::try_from(place).ok().filter(|&place| place < all);
-            let place = inside.ok_or_else(|| {
-                let expected = format!("places from 0 to {}", all.saturating_sub(1));
-                bad_input(Error::new("indices", place, expected))
+        let number = |index: i64| {
+            let inside = usize::try_from(index).ok().filter(|&index| index < all);
+            let index = inside.ok_or_else(|| {
+                let expected = format!("indices from 0 to {}", all.saturating_sub(1));
+                bad_input(Error::new("indices", index, expected))
             })?;
-            Ok(self.indices.as_ref().map_or(place as u32, |indices| indices[place]))
+            Ok(self.indices.as_ref().map_or(index as u32, |indices| indices[index]))
         };
-        let indices: Vec<u32> = places.into_iter().map(number).collect::<PyResult<_>>()?;
+        let indices: Vec<u32> = indices.into_iter().map(number).collect::<PyResult<_>>()?;
         Ok(Self { indices: Some(indices.into()), ..self.clone() })
     }
 }
@@ -134,26 +134,26 @@ pub(crate) fn load_data(
 ) -> PyResult<(Images, Images)> {
     let scale: PixelScale = scale.parse().map_err(bad_input)?;
     let loaded = py.detach(|| load(name, &folders(folder.as_deref())));
-    let dataset = loaded.map_err(|error| data(&error))?;
-    // Test images are scaled by what the training images are like.
+    let dataset = loaded.map_err(|error| data(error, "name", "folder"))?;
+    // Test images have the scale of the training images.
     let table = Arc::new(PixelNormalization::new(scale, &dataset.train));
     Ok((Images::new(dataset.train, Arc::clone(&table)), Images::new(dataset.test, table)))
 }
 
-/// Who has which images.
+/// The assignment of images to clients.
 #[pyclass(module = "agewise._agewise", frozen)]
 pub(crate) struct Partition {
     inner: agewise::train::data::Partition,
     images: Images,
 }
 
-/// Shares images among clients.
+/// Partitions images among clients.
 #[pyfunction]
 pub(crate) fn partition(
     py: Python<'_>,
     images: &Images,
     clients: u64,
-    law: &str,
+    distribution: &str,
     sizes: &str,
     least: u64,
     seed: u64,
@@ -163,9 +163,9 @@ pub(crate) fn partition(
         let expected = "a whole set, not a part that take() or of() gave";
         return Err(bad_input(Error::new("images", value, expected)));
     }
-    let law = law.parse().map_err(bad_input)?;
+    let distribution = distribution.parse().map_err(renamed(&[("partition", "distribution")]))?;
     let sizes = sizes.parse().map_err(bad_input)?;
-    let params = PartitionParams { distribution: law, sizes, clients, least, seed: Seed(seed) };
+    let params = PartitionParams { distribution, sizes, clients, least, seed: Seed(seed) };
     let checked = params.check(&images.set).map_err(bad_input)?;
     Ok(Partition { inner: py.detach(|| checked.split()), images: images.clone() })
 }
@@ -189,20 +189,20 @@ impl Partition {
         self.inner.clients()
     }
 
-    /// How many images each client has.
+    /// The number of images of each client.
     #[getter]
     fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
         self.inner.sizes().into_iter().map(|size| size as u64).collect::<Vec<_>>().into_pyarray(py)
     }
 
-    /// How many images of each class each client has.
+    /// The number of images of each class of each client.
     #[getter]
     fn histograms<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<u32>>> {
         let classes = self.images.set.classes() as usize;
         self.inner.histograms().concat().into_pyarray(py).reshape([self.inner.clients(), classes])
     }
 
-    /// The images of one client, by their numbers.
+    /// The indices of the images of one client.
     fn indices<'py>(&self, py: Python<'py>, client: i64) -> PyResult<Bound<'py, PyArray1<u32>>> {
         Ok(self.inner.of(self.client(client)?).to_vec().into_pyarray(py))
     }

@@ -1,6 +1,10 @@
-//! Errors of the crates, as Python raises them: `ValueError` for what was asked, `OSError` for what the machine refuses.
+//! Errors of the crates as Python exceptions: `ValueError` for bad arguments, `OSError` for failures of the machine.
+//!
+//! The crates write for users of the command. Here messages name keyword arguments and functions of the package instead
+//! of flags, keys of files and types of Rust.
 
-use agewise::experiment::{ExperimentError, ExperimentParams};
+use crate::experiment::TABLES;
+use agewise::experiment::{ExperimentError, ExperimentParams, RunDirError};
 use agewise::report::ReportError;
 use agewise::selection::Error;
 use agewise::train::aggregation::AggregationParams;
@@ -9,56 +13,134 @@ use pyo3::PyErr;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::fmt::Display;
 
-/// Bad input: `ValueError`, with the core's own words.
-pub(crate) fn bad_input(error: impl std::fmt::Display) -> PyErr {
-    PyValueError::new_err(error.to_string())
+/// Names of fields, each with the argument of Python that it comes from.
+pub(crate) type Names = &'static [(&'static str, &'static str)];
+
+/// The fields of experiments and of `theory`.
+pub(crate) const EXPERIMENT: Names = &[("dataset", "data"), ("policy", "policies")];
+/// The fields of local training.
+pub(crate) const TRAINING: Names = &[("images", "data"), ("learning_rate", "lr")];
+
+/// Words of the command, each with what Python has instead.
+const WORDS: [(&str, &str); 4] = [
+    ("`agewise compare`", "agewise.compare"),
+    ("agewise compare", "agewise.compare"),
+    ("start again with --force", "start again with force=True"),
+    ("use --seeds", "use more seeds"),
+];
+
+/// Types as serde names them, each with what it is in Python.
+const TYPES: [(&str, &str); 8] = [
+    ("u64", "a whole number, 0 or more"),
+    ("u32", "a whole number, 0 or more"),
+    ("usize", "a whole number, 0 or more"),
+    ("f64", "a number"),
+    ("f32", "a number"),
+    ("a boolean", "True or False"),
+    ("a sequence", "a list"),
+    ("a map", "a dict"),
+];
+
+/// A text of the crates in the words of Python.
+pub(crate) fn in_python(text: &str) -> String {
+    WORDS.iter().fold(text.to_string(), |text, (command, python)| text.replace(command, python))
 }
 
-/// Something that is not in the caller's hand.
-pub(crate) fn trouble(error: impl std::fmt::Display) -> PyErr {
-    PyOSError::new_err(error.to_string())
+/// Bad input: `ValueError`.
+pub(crate) fn bad_input(error: impl Display) -> PyErr {
+    PyValueError::new_err(in_python(&error.to_string()))
 }
 
-/// An experiment that could not be made.
+/// Bad input whose fields have other names in Python.
+pub(crate) fn renamed(names: Names) -> impl Fn(Error) -> PyErr {
+    move |error| {
+        bad_input(Error::new(argument(error.field(), names), error.value(), error.expected()))
+    }
+}
+
+fn argument<'a>(field: &'a str, names: Names) -> &'a str {
+    names.iter().find(|(name, _)| *name == field).map_or(field, |(_, argument)| argument)
+}
+
+/// A failure that the caller did not cause.
+pub(crate) fn trouble(error: impl Display) -> PyErr {
+    PyOSError::new_err(in_python(&error.to_string()))
+}
+
+/// An experiment that cannot be prepared or played.
 pub(crate) fn experiment(error: impl Into<ReportError>) -> PyErr {
     match error.into() {
-        ReportError::Experiment(ExperimentError::Input(error)) => bad_input(error),
-        ReportError::Experiment(ExperimentError::Data(error)) => data(&error),
-        ReportError::Experiment(ExperimentError::RunDir(error)) if error.is_bad_name() => {
-            bad_input(error)
-        }
+        ReportError::Experiment(ExperimentError::Input(error)) => renamed(EXPERIMENT)(error),
+        ReportError::Experiment(ExperimentError::Data(error)) => data(error, "data", "data_folder"),
+        ReportError::Experiment(ExperimentError::RunDir(error)) => run_dir(error),
         ReportError::Experiment(ExperimentError::Unreadable(message)) => bad_input(message),
         other => trouble(other),
     }
 }
 
-/// Data that cannot be used, or are not there.
-pub(crate) fn data(error: &DataError) -> PyErr {
+fn run_dir(error: RunDirError) -> PyErr {
+    let folder = |field: &str, path: &std::path::Path, expected: &str| {
+        bad_input(Error::new(field, path.display(), expected))
+    };
+    match &error {
+        RunDirError::Exists(path) => folder(
+            "out",
+            path,
+            "a folder that does not exist yet or is empty; force=True overwrites the run in it, \
+             agewise.resume_run continues it",
+        ),
+        RunDirError::Foreign(path) => folder(
+            "out",
+            path,
+            "no file of that name in a folder that does not contain a run; force=True overwrites runs only",
+        ),
+        RunDirError::NoRun(path) => {
+            folder("folder", path, "the folder of a run, with its config.toml")
+        }
+        RunDirError::Busy(path) => {
+            folder("folder", path, "a folder that no other process is using")
+        }
+        RunDirError::Io { .. } if error.is_bad_name() => bad_input(error),
+        RunDirError::Io { .. } => trouble(error),
+    }
+}
+
+/// Data that cannot be used or found. `name` and `folder` are the arguments of the data set and of its folder.
+pub(crate) fn data(error: DataError, name: &str, folder: &str) -> PyErr {
     match error {
+        DataError::Input(error) if error.field() == "dataset" => {
+            bad_input(Error::new(name, error.value(), error.expected()))
+        }
         DataError::Input(error) => bad_input(error),
+        DataError::Missing { name: set, looked } => {
+            let folders: Vec<String> =
+                looked.iter().map(|(path, _)| path.display().to_string()).collect();
+            let expected = format!(
+                "its files in one of the folders {}; {folder} names a folder that has them, and the command \
+                 `agewise data fetch {set}` downloads them",
+                folders.join(", ")
+            );
+            trouble(Error::new(name, set, expected))
+        }
         other => trouble(other),
     }
 }
 
-/// Parameters of an experiment that Python wrote as JSON without tables, over those that they do not say. `aggregate`
-/// is a rule of aggregation as text.
-pub(crate) fn read_params(
-    json: &str,
-    base: &ExperimentParams,
-    tables: &[&str],
-) -> Result<ExperimentParams, PyErr> {
-    let given: Map<String, Value> = read("parameters", json)?;
+/// Parameters of an experiment as JSON without tables, over those of `base`. `aggregate` is an aggregation rule as text.
+pub(crate) fn read_params(json: &str, base: &ExperimentParams) -> Result<ExperimentParams, PyErr> {
+    let given: Map<String, Value> = read(json, &[])?;
     let mut params = serde_json::to_value(base).map_err(bad_input)?;
     let mut known: Vec<String> =
         ["aggregate", "baseline", "size_list", "weighting"].map(str::to_string).to_vec();
     let keys = |value: &Value| {
         value.as_object().into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>()
     };
-    known.extend(keys(&params).into_iter().filter(|key| !tables.contains(&key.as_str())));
-    known.extend(tables.iter().flat_map(|table| keys(&params[*table])));
+    known.extend(keys(&params).into_iter().filter(|key| !TABLES.contains(&key.as_str())));
+    known.extend(TABLES.iter().flat_map(|table| keys(&params[*table])));
     for (key, value) in given {
-        let table = tables.iter().find(|table| params[**table].get(&key).is_some());
+        let table = TABLES.iter().find(|table| params[**table].get(&key).is_some());
         match table {
             Some(table) => params[*table][&key] = value,
             None if key == "aggregate" => {
@@ -73,37 +155,51 @@ pub(crate) fn read_params(
             }
         }
     }
-    from_json(&params.to_string(), |path| {
-        tables.iter().fold(path, |path, table| path.replace(&format!("{table}."), ""))
-    })
+    read(&params.to_string(), EXPERIMENT)
 }
 
-/// Parameters that Python wrote as JSON.
-pub(crate) fn read<T: DeserializeOwned>(what: &str, json: &str) -> Result<T, PyErr> {
-    from_json(json, |path| if path == "." { what.to_string() } else { path })
-}
-
-/// Reads JSON; errors name fields as `named` calls them.
-fn from_json<T: DeserializeOwned>(
-    json: &str,
-    named: impl Fn(String) -> String,
-) -> Result<T, PyErr> {
+/// Reads the arguments of a call as JSON.
+pub(crate) fn read<T: DeserializeOwned>(json: &str, names: Names) -> Result<T, PyErr> {
     let mut json = serde_json::Deserializer::from_str(json);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let field = named(error.path().to_string());
-        // The place in a text that nobody has seen helps nobody, and Python has other names for types.
+        let path = error.path().to_string();
+        // Arguments are not in tables.
+        let in_table = |table: &&str| path.strip_prefix(*table)?.strip_prefix('.');
+        let field = TABLES.iter().find_map(in_table).unwrap_or(&path);
+        // The position in the JSON means nothing to the caller, who has not written it.
         let message = error.inner().to_string();
         let message = message.split(" at line ").next().unwrap_or_default();
-        let plain = [
-            ("u64", "a whole number from 0 on"),
-            ("u32", "a whole number from 0 on"),
-            ("f64", "a number"),
-            ("f32", "a number"),
-            ("a boolean", "True or False"),
-            ("a sequence", "a list"),
-        ];
-        let message =
-            plain.iter().fold(message.to_string(), |text, (from, to)| text.replace(from, to));
-        bad_input(format!("{field}: {message}"))
+        match message.split_once(", expected ") {
+            Some((found, expected)) => {
+                let expected = python_type(&expected.replace('`', ""));
+                bad_input(Error::new(argument(field, names), python_value(found), expected))
+            }
+            // An error of the crates, which names its field.
+            None if message.contains(" = ") => bad_input(message),
+            None => bad_input(format!("{}: {message}", argument(field, names))),
+        }
     })
+}
+
+/// What serde expected, as a type of Python.
+fn python_type(expected: &str) -> String {
+    if expected.starts_with("struct ") || expected.contains("enum ") {
+        return "a dict".to_string();
+    }
+    let known = TYPES.iter().find(|(name, _)| *name == expected);
+    known.map_or(expected, |(_, python)| python).to_string()
+}
+
+/// What serde found, as Python writes it: "invalid type: string "x"" is "x".
+fn python_value(found: &str) -> &str {
+    let quoted = found.find('"').map(|begin| &found[begin..]);
+    match found.split('`').nth(1).or(quoted).or(found.split(": ").nth(1)) {
+        Some("true") => "True",
+        Some("false") => "False",
+        Some("null") => "None",
+        Some("sequence") => "a list",
+        Some("map") => "a dict",
+        Some(value) => value,
+        None => found,
+    }
 }

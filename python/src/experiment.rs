@@ -1,6 +1,6 @@
-//! Experiments: [`Job`] is one that can be played, [`Outcome`] what came of it.
+//! Experiments: [`Job`] can be played, [`Outcome`] is the result.
 
-use crate::errors::{bad_input, experiment as failed, read_params};
+use crate::errors::{bad_input, experiment as failed, in_python, read_params};
 use crate::interrupt::interruptible;
 use agewise::experiment::presets::{Preset, presets as all_presets};
 use agewise::experiment::{
@@ -19,10 +19,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The tables of parameters whose keys Python takes as they are, without the name of the table.
-const TABLES: [&str; 3] = ["world", "training", "aggregation"];
+/// The tables of parameters whose keys are arguments in Python, without the name of the table.
+pub(crate) const TABLES: [&str; 3] = ["world", "training", "aggregation"];
 
-/// The names of all presets, each with what it is and its parameters as JSON, flat as [`Job::new`] takes them.
+/// The names of all presets, each with its description and its parameters as JSON, flat as [`Job::new`] takes them.
 #[pyfunction]
 pub(crate) fn presets() -> PyResult<Vec<(String, String, String)>> {
     let row = |preset: Preset| {
@@ -49,17 +49,17 @@ fn flat(params: Value) -> Value {
     Value::Object(keys)
 }
 
-/// An experiment that was prepared: its data are found, and its directory is made if it has one.
+/// A prepared experiment: its data are found, and its directory exists if it has one.
 #[pyclass(module = "agewise._agewise", frozen)]
 pub(crate) struct Job {
     dir: Option<RunDir>,
-    /// The lock on the directory, from when it was made or changed until the experiment is played.
+    /// The lock on the directory, from its creation or change until the experiment is played.
     lock: Mutex<Option<File>>,
     params: ExperimentParams,
     data_folders: Vec<PathBuf>,
 }
 
-/// Tells Python what happens, and stops when Python raises an exception.
+/// Calls the progress function of Python, and stops when it raises an exception.
 struct Teller<'a> {
     experiment: &'a Experiment,
     progress: Option<Py<PyAny>>,
@@ -77,10 +77,10 @@ impl Teller<'_> {
         let played = rounds.entry(id).or_default();
         *played += more;
         let played = *played;
-        // Python may take its time, and other runs go on meanwhile.
+        // Python may take long, and other runs continue meanwhile.
         drop(rounds);
         Python::attach(|py| {
-            // Ctrl-C is heard between rounds.
+            // Ctrl-C is handled between rounds.
             let heard = py.check_signals().and_then(|()| match &self.progress {
                 Some(call) => call.call1(py, (id.variant, id.seed, played, score)).map(|_| ()),
                 None => Ok(()),
@@ -119,9 +119,9 @@ impl Job {
     ) -> PyResult<Self> {
         let defaults =
             if trains { ExperimentParams::comparison() } else { ExperimentParams::default() };
-        let params = read_params(params, &defaults, &TABLES)?;
+        let params = read_params(params, &defaults)?;
         let data_folders = folders(data_folder.as_deref());
-        // Everything that can be wrong is found before a directory is made.
+        // All errors in parameters are found before a directory is created.
         let experiment = Experiment::new(params, &data_folders).map_err(failed)?;
         let params = experiment.params().clone();
         let name = if trains { "compare" } else { "simulate" };
@@ -130,20 +130,20 @@ impl Job {
         Ok(Self { dir, lock: Mutex::new(lock), params, data_folders })
     }
 
-    /// An experiment that was begun in a directory before.
+    /// The experiment of an existing directory.
     #[staticmethod]
     fn open(path: PathBuf, data_folder: Option<PathBuf>) -> PyResult<Self> {
         let dir = RunDir::open(&path).map_err(failed)?;
         Self::of(dir, None, data_folder)
     }
 
-    /// Asks for more seeds, rounds or policies of the run in a directory.
+    /// Extends the run in a directory by seeds, rounds or policies.
     #[staticmethod]
     fn extend(path: PathBuf, changes: &str, data_folder: Option<PathBuf>) -> PyResult<Self> {
         let dir = RunDir::open(&path).map_err(failed)?;
         let lock = dir.lock().map_err(failed)?;
         let begun = Self::of(dir, Some(lock), data_folder)?;
-        let mut params = read_params(changes, &begun.params, &TABLES)?;
+        let mut params = read_params(changes, &begun.params)?;
         let more = std::mem::replace(&mut params.policies, begun.params.policies.clone());
         let params = params.with_more_policies(more);
         let experiment = Experiment::new(params, &begun.data_folders).map_err(failed)?;
@@ -165,7 +165,7 @@ impl Job {
         Ok(flat(serde_json::to_value(&self.params).map_err(bad_input)?).to_string())
     }
 
-    /// Plays what is left, and writes everything that follows if there is a directory.
+    /// Plays the remaining rounds, and writes the results if there is a directory.
     #[pyo3(signature = (threads, progress=None))]
     fn play(
         &self,
@@ -198,7 +198,7 @@ impl Job {
         played.map_err(failed)
     }
 
-    /// Reads an experiment as far as it was played.
+    /// Reads an experiment, which may be unfinished.
     fn read(&self, py: Python<'_>) -> PyResult<Outcome> {
         let stop = AtomicBool::new(false);
         let reading = || {
@@ -219,7 +219,7 @@ impl Job {
         Ok(Self { dir: Some(dir), lock: Mutex::new(lock), params, data_folders })
     }
 
-    /// The lock on the directory, if there is one: that of this job, or a new one if nobody has changed the run since.
+    /// The lock on the directory, if there is one: that of this job, or a new one if the run has not changed since.
     fn locked(&self) -> Result<Option<File>, ReportError> {
         let own = self.lock.lock().ok().and_then(|mut lock| lock.take());
         let Some(dir) = self.dir.as_ref().filter(|_| own.is_none()) else {
@@ -239,7 +239,7 @@ impl Job {
     }
 }
 
-/// What came of an experiment.
+/// The results of an experiment.
 #[pyclass(module = "agewise._agewise", frozen)]
 pub(crate) struct Outcome {
     results: Results,
@@ -251,7 +251,7 @@ pub(crate) struct Outcome {
     table: String,
 }
 
-/// What is drawn of one variant: cohorts and reports by seed and round, and X with how often it was seen.
+/// Arrays of one variant: cohort sizes and reports by seed and round, and values of X with their counts.
 type Arrays<'py> = (
     Bound<'py, PyArray2<u64>>,
     Bound<'py, PyArray2<u64>>,
@@ -264,13 +264,13 @@ impl Outcome {
         let section = ReportSection::new("", &results)?;
         let table = serde_json::to_string(&section.summary_table(dir)?);
         let table = table.map_err(|error| Error::new("table", error, "texts that JSON holds"))?;
-        Ok(Self { summary: section.summary.to_json()?, table, results })
+        Ok(Self { summary: section.summary.to_json()?, table: in_python(&table), results })
     }
 }
 
 #[pymethods]
 impl Outcome {
-    /// Whether every run is at its end.
+    /// Whether all runs are finished.
     #[getter]
     fn finished(&self) -> bool {
         self.results.is_finished()
@@ -288,7 +288,7 @@ impl Outcome {
         interruptible(py, &stop, draw)?.map_err(bad_input)
     }
 
-    /// What is drawn of a variant; rounds behind the end of a run are 0.
+    /// The arrays of a variant; rounds after the end of a run are 0.
     fn arrays<'py>(&self, py: Python<'py>, variant: usize) -> PyResult<Arrays<'py>> {
         let of = |record: &&Record| record.id.variant == variant;
         let runs: Vec<&Record> = self.results.records.iter().filter(of).collect();

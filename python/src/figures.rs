@@ -1,9 +1,9 @@
-//! What clients say about themselves, as Python's arrays bring it: one entry or row for each client.
+//! What clients report, as arrays of Python with one entry or row for each client.
 
 use agewise::selection::{Error, Report, Result};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 
-/// The lists of a call, copied, so that other threads can run while they are used.
+/// A copy of the lists of a call, so that other threads can run while they are used.
 pub(crate) struct Figures {
     losses: Option<Vec<f32>>,
     durations: Option<Vec<f32>>,
@@ -11,16 +11,13 @@ pub(crate) struct Figures {
     sketches: Option<Vec<Vec<f32>>>,
 }
 
+/// The lists of a call: losses, durations, root mean squares of losses, and sketches.
+pub(crate) type Lists<'py> = (List<'py>, List<'py>, List<'py>, Option<PyReadonlyArray2<'py, f32>>);
+type List<'py> = Option<PyReadonlyArray1<'py, f32>>;
+
 impl Figures {
-    pub(crate) fn new(
-        losses: Option<PyReadonlyArray1<'_, f32>>,
-        durations: Option<PyReadonlyArray1<'_, f32>>,
-        root_mean_squares: Option<PyReadonlyArray1<'_, f32>>,
-        sketches: Option<PyReadonlyArray2<'_, f32>>,
-    ) -> Self {
-        let list = |figures: Option<PyReadonlyArray1<'_, f32>>| {
-            figures.map(|figures| figures.as_array().to_vec())
-        };
+    pub(crate) fn new((losses, durations, root_mean_squares, sketches): Lists<'_>) -> Self {
+        let list = |figures: List<'_>| figures.map(|figures| figures.as_array().to_vec());
         let rows = |sketches: PyReadonlyArray2<'_, f32>| {
             sketches.as_array().outer_iter().map(|row| row.to_vec()).collect()
         };
@@ -32,7 +29,7 @@ impl Figures {
         }
     }
 
-    /// The reports of these clients; NaN stands for a figure that is not known.
+    /// The reports of these clients; NaN is an unknown value.
     pub(crate) fn reports(&self, clients: &[u32]) -> Result<Vec<Report<'_>>> {
         let lengths = [
             ("losses", self.losses.as_ref().map(Vec::len)),

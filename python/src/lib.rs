@@ -1,5 +1,5 @@
-//! The Python package: a thin skin over the crates of agewise. What comes from Python is turned into their parameters and checked by them; what
-//! they answer is turned into arrays and JSON. Nothing is computed here.
+//! The compiled module of the Python package. It converts arguments into parameters of the crates, which check them, and
+//! results into arrays and JSON. It computes nothing itself.
 
 #![allow(
     clippy::needless_pass_by_value,
@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 /// The module behind the package `agewise`.
 #[pymodule]
 fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    // NumPy's functions are looked up with the first array: here, where no signal is expected.
+    // The first array loads the functions of NumPy: here, where no signal is expected.
     drop(PyArray1::<u8>::zeros(module.py(), 1, false));
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<selector::Selector>()?;

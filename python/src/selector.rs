@@ -1,19 +1,20 @@
-//! Who trains next: [`Selector`] for whoever coordinates, [`Client`] for one that decides alone.
+//! Client selection: [`Selector`] for the server, [`Client`] for a client that decides on its own.
 
-use crate::errors::{bad_input, read};
-use crate::figures::Figures;
+use crate::errors::{bad_input, read, renamed};
+use crate::figures::{Figures, Lists};
 use agewise::selection::metrics::Participation;
 use agewise::selection::theory::WINDOW_LENGTHS;
 use agewise::selection::{
-    self, Availability, Cohort, Draws, EmptyCohort, Error, LossNeed, Policy, PolicySpec, ProbeKind,
-    Report, Seed, SelectorState, SettingParams, Sizes, Start, Stream, Weighting, build_policy,
-    find_policy,
+    self, Availability, Cohort, Draws, EmptyCohort, Error, LossNeed, Needs, Policy, PolicySpec,
+    ProbeKind, Report, Seed, SelectorState, SettingParams, Sizes, Start, Stream, Weighting,
+    build_policy, find_policy,
 };
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-/// What a selector is made from.
+/// The arguments of a selector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
@@ -28,7 +29,7 @@ struct Options {
     empty_cohort: String,
 }
 
-/// What goes into a state: all that is needed to go on exactly, and what it belongs to.
+/// The state of a selector: everything needed to continue exactly, and the options it belongs to.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -39,13 +40,13 @@ struct Stored {
     chosen: Option<Chosen>,
 }
 
-/// What every state says first, whatever else is in it.
+/// The part of a state that all versions have.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
 }
 
-/// A cohort that was named and has not reported yet.
+/// A cohort that was selected and has not reported yet.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Chosen {
@@ -56,7 +57,7 @@ struct Chosen {
 }
 
 const VERSION: u32 = 2;
-/// The last round a client is asked for: forty years of rounds of one second.
+/// The last round of a client: forty years of rounds of one second.
 const LAST_ROUND: u64 = 1_200_000_000;
 
 impl Options {
@@ -92,13 +93,13 @@ impl Options {
     }
 }
 
-/// Chooses cohorts by a policy of the core, and credits those who reported.
+/// Selects cohorts by a policy of the core, and credits clients that reported.
 #[pyclass(module = "agewise._agewise")]
 pub(crate) struct Selector {
     options: Options,
     inner: selection::Selector,
-    watched: Participation,
-    /// The cohort of the present round, once it was asked for.
+    participation: Participation,
+    /// The cohort of the current round, once it was selected.
     chosen: Option<Cohort>,
 }
 
@@ -106,13 +107,13 @@ pub(crate) struct Selector {
 impl Selector {
     #[new]
     fn new(options: &str) -> PyResult<Self> {
-        let options: Options = read("selector", options)?;
+        let options: Options = read(options, &[])?;
         let inner = options.selector().map_err(bad_input)?;
-        let watched = Participation::new(inner.setting().clients(), &WINDOW_LENGTHS);
-        Ok(Self { options, inner, watched, chosen: None })
+        let participation = Participation::new(inner.setting().clients(), &WINDOW_LENGTHS);
+        Ok(Self { options, inner, participation, chosen: None })
     }
 
-    /// The round that is about to be played, from 0.
+    /// The current round, counted from 0.
     #[getter]
     fn round(&self) -> u64 {
         self.inner.round()
@@ -124,8 +125,8 @@ impl Selector {
         self.inner.ages().iter().collect::<Vec<_>>().into_pyarray(py)
     }
 
-    /// The cohort of the present round: clients, weights, round, and whether one was forced. Sizes (of all clients) count
-    /// from now on; losses (of all clients) are NaN where one is not known. After an error nothing has changed.
+    /// The cohort of the current round: clients, weights, round, and whether one was forced. Sizes are those of all clients
+    /// from now on; losses are those of all clients, with NaN for unknown ones. After an error nothing has changed.
     #[pyo3(signature = (available=None, sizes=None, losses=None))]
     #[allow(clippy::type_complexity, reason = "the four fields of Python's Cohort, in order")]
     fn select<'py>(
@@ -170,103 +171,80 @@ impl Selector {
         Ok((clients, weights, round, forced))
     }
 
-    /// Whether reports should bring sketches of updates.
+    /// What reports should bring: whether the policy needs training, which loss it looks at, and whether it looks at root
+    /// mean squares of losses and at sketches of updates.
     #[getter]
-    fn wants_sketches(&self) -> bool {
-        self.inner.policy().needs().update_sketches
+    fn needs(&self) -> (bool, Option<&'static str>, bool, bool) {
+        let Needs { training, loss, loss_squares, update_sketches } = self.inner.policy().needs();
+        let loss = match loss {
+            LossNeed::None => None,
+            LossNeed::WhileTraining => Some("while-training"),
+            LossNeed::WholeData => Some("whole-data"),
+        };
+        (training, loss, loss_squares, update_sketches)
     }
 
-    /// Whether reports should bring root mean squares of losses.
-    #[getter]
-    fn wants_root_mean_squares(&self) -> bool {
-        self.inner.policy().needs().loss_squares
-    }
-
-    /// Whether reported losses should be of all samples under the model that was sent.
-    #[getter]
-    fn wants_whole_losses(&self) -> bool {
-        self.inner.policy().needs().loss == LossNeed::WholeData
-    }
-
-    /// Whether sketches that it asks for should be of a whole round's work.
-    #[getter]
-    fn asks_whole_rounds(&self) -> PyResult<bool> {
-        let probes = self.inner.probes(Availability::Everyone).map_err(bad_input)?;
-        Ok(probes.iter().any(|probe| probe.kind == ProbeKind::UpdateRound))
-    }
-
-    /// The clients whose loss the policy wants to know before it chooses.
+    /// What the policy wants to know before it chooses: kinds of probes, each with the clients that are asked.
     #[pyo3(signature = (available=None))]
-    fn asks<'py>(
+    fn probes<'py>(
         &self,
         py: Python<'py>,
         available: Option<PyReadonlyArray1<'py, bool>>,
-    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    ) -> PyResult<Vec<(&'static str, Bound<'py, PyArray1<u32>>)>> {
         let mask = available.map(|mask| mask.as_array().to_vec());
-        let asked = py.detach(|| self.asked(mask.as_deref(), |kind| kind == ProbeKind::Loss));
-        Ok(asked.map_err(bad_input)?.into_pyarray(py))
+        let probes = py.detach(|| self.inner.probes(availability(mask.as_deref())));
+        let mut clients: BTreeMap<ProbeKind, Vec<u32>> = BTreeMap::new();
+        for probe in probes.map_err(bad_input)? {
+            clients.entry(probe.kind).or_default().push(probe.client);
+        }
+        let named = |(kind, clients): (ProbeKind, Vec<u32>)| {
+            let name = match kind {
+                ProbeKind::Loss => "loss",
+                ProbeKind::UpdateStep => "update-step",
+                ProbeKind::UpdateRound => "update-round",
+            };
+            (name, clients.into_pyarray(py))
+        };
+        Ok(clients.into_iter().map(named).collect())
     }
 
-    /// The clients of whom the policy wants a sketch before it chooses.
-    #[pyo3(signature = (available=None))]
-    fn asks_sketches<'py>(
-        &self,
-        py: Python<'py>,
-        available: Option<PyReadonlyArray1<'py, bool>>,
-    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        let mask = available.map(|mask| mask.as_array().to_vec());
-        let asked = py.detach(|| self.asked(mask.as_deref(), |kind| kind != ProbeKind::Loss));
-        Ok(asked.map_err(bad_input)?.into_pyarray(py))
-    }
-
-    /// Keeps what these clients say; nobody is credited.
-    #[pyo3(signature = (clients, losses=None, durations=None, root_mean_squares=None, sketches=None))]
-    fn note(
-        &mut self,
-        clients: PyReadonlyArray1<'_, u32>,
-        losses: Option<PyReadonlyArray1<'_, f32>>,
-        durations: Option<PyReadonlyArray1<'_, f32>>,
-        root_mean_squares: Option<PyReadonlyArray1<'_, f32>>,
-        sketches: Option<PyReadonlyArray2<'_, f32>>,
-    ) -> PyResult<()> {
-        let figures = Figures::new(losses, durations, root_mean_squares, sketches);
+    /// Keeps what clients say about themselves, without crediting them.
+    fn observe(&mut self, clients: PyReadonlyArray1<'_, u32>, lists: Lists<'_>) -> PyResult<()> {
+        let figures = Figures::new(lists);
         let said = figures.reports(&clients.as_array().to_vec()).map_err(bad_input)?;
-        self.inner.observe(&said).map_err(bad_input)
+        self.inner.observe(&said).map_err(renamed(&[("client", "clients")]))
     }
 
     /// Ends the round; these clients are credited.
-    #[pyo3(signature = (clients, losses=None, durations=None, root_mean_squares=None, sketches=None))]
     fn report(
         &mut self,
         py: Python<'_>,
         clients: PyReadonlyArray1<'_, u32>,
-        losses: Option<PyReadonlyArray1<'_, f32>>,
-        durations: Option<PyReadonlyArray1<'_, f32>>,
-        root_mean_squares: Option<PyReadonlyArray1<'_, f32>>,
-        sketches: Option<PyReadonlyArray2<'_, f32>>,
+        lists: Lists<'_>,
     ) -> PyResult<()> {
         let clients = clients.as_array().to_vec();
-        let figures = Figures::new(losses, durations, root_mean_squares, sketches);
+        let figures = Figures::new(lists);
         let reports = figures.reports(&clients).map_err(bad_input)?;
-        let (inner, watched, chosen) = (&mut self.inner, &mut self.watched, &self.chosen);
+        let (inner, chosen) = (&mut self.inner, &self.chosen);
+        let participation = &mut self.participation;
         py.detach(|| {
             let ages = inner.ages().clone();
             inner.finish(&reports)?;
-            watched.record(&credited(clients, chosen.as_ref(), ages.round()), &ages);
+            participation.record(&credited(clients, chosen.as_ref(), ages.round()), &ages);
             Ok(())
         })
-        .map_err(|error: Error| bad_input(error))?;
+        .map_err(renamed(&[("credited", "clients")]))?;
         self.chosen = None;
         Ok(())
     }
 
-    /// Participation so far, as JSON.
+    /// Metrics of participation, as JSON.
     fn metrics(&self) -> PyResult<String> {
-        let summary = self.watched.summary(self.inner.ages());
+        let summary = self.participation.summary(self.inner.ages());
         serde_json::to_string(&summary).map_err(bad_input)
     }
 
-    /// What has to be kept to go on later.
+    /// The state from which a selector can continue.
     fn state(&self) -> PyResult<Vec<u8>> {
         let chosen = self.chosen.as_ref().map(|chosen| Chosen {
             clients: chosen.clients.clone(),
@@ -279,20 +257,19 @@ impl Selector {
             // The sizes are part of the selector's state.
             options: Options { policy: self.spelled(), sizes: None, ..self.options.clone() },
             selector: self.inner.state(),
-            participation: self.watched.clone(),
+            participation: self.participation.clone(),
             chosen,
         };
         serde_json::to_vec(&stored).map_err(bad_input)
     }
 
-    /// Goes on from a state; after an error everything is as it was.
+    /// Continues from a state. After an error nothing has changed.
     fn load_state(&mut self, state: &[u8]) -> PyResult<()> {
-        let wrong =
-            |error| bad_input(Error::new("state", error, "what state() of a Selector gave"));
+        let wrong = |error| bad_input(Error::new("state", error, "a state of Selector.state"));
         let Versioned { version } = serde_json::from_slice(state).map_err(wrong)?;
         if version != VERSION {
             let expected =
-                format!("{VERSION}: another version's state cannot go on (docs/upgrading.md)");
+                format!("{VERSION}: states of other versions cannot be loaded (docs/upgrading.md)");
             return Err(bad_input(Error::new("state(version)", version, expected)));
         }
         let stored: Stored = serde_json::from_slice(state).map_err(wrong)?;
@@ -319,33 +296,23 @@ impl Selector {
         inner.restore(stored.selector).map_err(bad_input)?;
         let chosen = stored.chosen.map(|chosen| chosen.check(&inner)).transpose();
         let chosen = chosen.map_err(bad_input)?;
-        self.watched.resume(stored.participation).map_err(bad_input)?;
+        self.participation.resume(stored.participation).map_err(bad_input)?;
         (self.inner, self.chosen) = (inner, chosen);
         Ok(())
     }
 }
 
 impl Selector {
-    /// The policy as it is written everywhere else.
+    /// The policy in its standard spelling.
     fn spelled(&self) -> String {
         let spec = self.options.policy.parse::<PolicySpec>();
-        // It was parsed when the selector was made.
+        // It was parsed when the selector was created.
         spec.map_or_else(|_| self.options.policy.clone(), |spec| spec.to_string())
-    }
-
-    /// The clients of whom the policy wants to know something of some kinds before it chooses.
-    fn asked(
-        &self,
-        mask: Option<&[bool]>,
-        wanted: impl Fn(ProbeKind) -> bool,
-    ) -> selection::Result<Vec<u32>> {
-        let probes = self.inner.probes(availability(mask))?;
-        Ok(probes.iter().filter(|probe| wanted(probe.kind)).map(|probe| probe.client).collect())
     }
 }
 
 impl Chosen {
-    /// The cohort of the present round of a selector, if it can be one.
+    /// The cohort of the current round of a selector, if it is valid.
     fn check(self, selector: &selection::Selector) -> selection::Result<Cohort> {
         let Self { clients, draws, weights, forced } = self;
         let increasing = clients.windows(2).all(|pair| pair[0] < pair[1]);
@@ -368,13 +335,14 @@ fn availability(mask: Option<&[bool]>) -> Availability<'_> {
     mask.map_or(Availability::Everyone, Availability::Only)
 }
 
-/// Who was credited, as a cohort: those that were chosen share the whole weight, anyone else's counts alike.
+/// The credited clients as a cohort. Clients of the selected cohort share its whole weight; if others were credited too,
+/// all weights are equal.
 fn credited(mut clients: Vec<u32>, chosen: Option<&Cohort>, round: u64) -> Cohort {
     clients.sort_unstable();
     let weight = |client: &u32| {
         let chosen = chosen?;
-        let place = chosen.clients.binary_search(client).ok()?;
-        Some(chosen.weights[place])
+        let index = chosen.clients.binary_search(client).ok()?;
+        Some(chosen.weights[index])
     };
     let known: Option<Vec<f64>> = clients.iter().map(weight).collect();
     let total: f64 = chosen.map_or(1.0, |chosen| chosen.weights.iter().sum());
@@ -389,7 +357,7 @@ fn credited(mut clients: Vec<u32>, chosen: Option<&Cohort>, round: u64) -> Cohor
     Cohort { round, clients, draws, weights, forced }
 }
 
-/// One client's own side of a decentralised policy.
+/// The client side of a decentralised policy.
 #[pyclass(module = "agewise._agewise", frozen)]
 pub(crate) struct Client {
     policy: Box<dyn Policy>,
@@ -402,7 +370,7 @@ pub(crate) struct Client {
 impl Client {
     #[new]
     fn new(options: &str, client: u64) -> PyResult<Self> {
-        let options: Options = read("client", options)?;
+        let options: Options = read(options, &[])?;
         let setting = options.setting().map_err(bad_input)?;
         let spec: PolicySpec = options.policy.parse().map_err(bad_input)?;
         let policy = build_policy(&spec, &setting).map_err(bad_input)?;
@@ -423,20 +391,20 @@ impl Client {
         Ok(Self { policy, seed, number: client, first_age })
     }
 
-    /// Its age before round 0.
+    /// The age before round 0.
     #[getter]
     fn first_age(&self) -> u64 {
         self.first_age
     }
 
-    /// Whether it takes part in a round, given its age.
+    /// Whether the client takes part in a round, given its age.
     fn takes_part(&self, py: Python<'_>, round: u64, age: u64) -> PyResult<bool> {
         if round > LAST_ROUND {
             let expected = format!("a whole number from 0 to {LAST_ROUND}");
             return Err(bad_input(Error::new("round", round, expected)));
         }
         let draw = Draws::new(self.seed, Stream::DRAW, round).of(u64::from(self.number));
-        // Made with such a rule only. Some rules look at all rounds before.
+        // The constructor has checked that there is a rule. Some rules look at all earlier rounds.
         Ok(py.detach(|| {
             let rule = self.policy.local_rule();
             rule.is_some_and(|rule| rule.takes_part(round, self.number, age, draw))

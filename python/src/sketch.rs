@@ -1,4 +1,4 @@
-//! Sketches of updates, made by the learner's own code from NumPy arrays.
+//! Sketches of updates in NumPy arrays.
 
 use crate::errors::bad_input;
 use agewise::selection::Seed;
@@ -19,7 +19,7 @@ impl Sketcher {
         Ok(Self { inner: py.detach(make).map_err(bad_input)? })
     }
 
-    /// The sketch of an update; nothing if it has a number that is not finite, or another length.
+    /// The sketch of an update; none if a number is not finite or the length differs.
     fn sketch<'py>(
         &self,
         py: Python<'py>,

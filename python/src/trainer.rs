@@ -1,7 +1,7 @@
-//! The trainer: a model whose parameters are one NumPy array.
+//! Local training of a model whose parameters are one NumPy array.
 
 use crate::data::Images;
-use crate::errors::{bad_input, read};
+use crate::errors::{TRAINING, bad_input, read, renamed};
 use agewise::selection::{Error, Seed};
 use agewise::train::aggregation::{Aggregation, Contribution, MemoryUpdates, Rejected};
 use agewise::train::data::ImageShape;
@@ -14,7 +14,7 @@ use numpy::{
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-/// How a client trains, as Python says it.
+/// The arguments of local training.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Task {
@@ -24,7 +24,7 @@ struct Task {
     training: LocalTrainingParams,
 }
 
-/// A model and the buffers to train it; its parameters belong to NumPy.
+/// A model and the buffers to train it. NumPy owns its parameters.
 #[pyclass(module = "agewise._agewise")]
 pub(crate) struct Trainer {
     inner: agewise::train::local::Trainer,
@@ -32,7 +32,7 @@ pub(crate) struct Trainer {
     parameters: Py<PyArray1<f32>>,
 }
 
-/// The numbers of a contiguous array that nobody else uses.
+/// The numbers of a contiguous array that is not borrowed elsewhere.
 fn numbers<'a>(array: &'a mut PyReadwriteArray1<'_, f32>) -> PyResult<&'a mut [f32]> {
     array.as_slice_mut().map_err(|error| bad_input(format!("parameters: {error}")))
 }
@@ -71,21 +71,21 @@ impl Trainer {
         self.parameters.clone_ref(py)
     }
 
-    /// For each tensor its name, its shape in PyTorch, and where it begins in the parameters.
+    /// For each tensor its name, its shape in PyTorch, and its offset in the parameters.
     #[getter]
     fn tensors(&self) -> Vec<(String, Vec<usize>, usize)> {
         let tensors = self.model().tensors().iter();
         tensors.map(|tensor| (tensor.name.clone(), tensor.shape.clone(), tensor.offset)).collect()
     }
 
-    /// Where the parameters of the output layer begin and end.
+    /// The range of the parameters of the output layer.
     #[getter]
     fn output_layer(&self) -> (usize, usize) {
         let layer = self.inner.output_layer();
         (layer.start, layer.end)
     }
 
-    /// First parameters again.
+    /// Sets the initial parameters of a seed.
     fn reset(&self, py: Python<'_>, seed: u64) -> PyResult<()> {
         let first = self.model().initial(Seed(seed));
         let mut array = self.parameters.bind(py).try_readwrite().map_err(bad_input)?;
@@ -93,15 +93,15 @@ impl Trainer {
         Ok(())
     }
 
-    /// Trains on images; the steps, the samples, the mean loss, and the root of the mean square of the losses.
+    /// Trains on images; returns steps, samples, mean loss, and root mean square of the losses.
     fn train(
         &mut self,
         py: Python<'_>,
         data: &Images,
         task: &str,
     ) -> PyResult<(u64, u64, f64, f64)> {
-        let task: Task = read("train", task)?;
-        let training = task.training.check().map_err(bad_input)?;
+        let task: Task = read(task, TRAINING)?;
+        let training = task.training.check().map_err(renamed(TRAINING))?;
         let mut array = self.parameters.bind(py).try_readwrite().map_err(bad_input)?;
         let parameters = numbers(&mut array)?;
         let worker = &mut self.worker;
@@ -111,21 +111,21 @@ impl Trainer {
             let task = LocalTask { training: &training, samples, seed: Seed(seed), round, client };
             worker.train(&task, parameters)
         });
-        let report = report.map_err(bad_input)?;
+        let report = report.map_err(renamed(TRAINING))?;
         Ok((report.steps, report.samples, report.loss, report.mean_square.sqrt()))
     }
 
-    /// Samples and recognised samples of each class, and the sum of all losses.
+    /// Samples and correctly classified samples of each class, and the sum of all losses.
     fn evaluate(&mut self, py: Python<'_>, data: &Images) -> PyResult<(Vec<u64>, Vec<u64>, f64)> {
         let array = self.parameters.bind(py).try_readonly().map_err(bad_input)?;
         let parameters = array.as_slice().map_err(bad_input)?;
         let worker = &mut self.worker;
         let evaluation = py.detach(|| worker.evaluate(parameters, &data.samples()));
-        let evaluation = evaluation.map_err(bad_input)?;
+        let evaluation = evaluation.map_err(renamed(TRAINING))?;
         Ok((evaluation.class_samples, evaluation.class_correct, evaluation.loss_sum))
     }
 
-    /// The scores of images, one row of classes for each.
+    /// The logits of images, with one row for each image.
     fn scores<'py>(
         &mut self,
         py: Python<'py>,
@@ -136,7 +136,7 @@ impl Trainer {
         let worker = &mut self.worker;
         let scores = py.detach(|| worker.scores(parameters, &data.samples()));
         let shape = [data.samples().len(), self.inner.model().classes()];
-        scores.map_err(bad_input)?.into_pyarray(py).reshape(shape)
+        scores.map_err(renamed(TRAINING))?.into_pyarray(py).reshape(shape)
     }
 
     /// Copies of all tensors, in PyTorch's order.
@@ -154,7 +154,7 @@ impl Trainer {
         named.collect()
     }
 
-    /// Takes tensors in the model's order of tensors and PyTorch's order of numbers.
+    /// Loads tensors in the order of the model, each with its numbers in the order of PyTorch.
     fn load_from_pytorch(
         &self,
         py: Python<'_>,
@@ -169,7 +169,7 @@ impl Trainer {
     }
 }
 
-/// Moves a model to the weighted average of updates, in their order, as every engine of agewise does.
+/// Sets a model to the weighted average of updates, in their order, as every engine of agewise does.
 #[pyfunction]
 pub(crate) fn average(
     py: Python<'_>,

@@ -1,6 +1,6 @@
-//! Policies, laws and theory: parameters in, JSON and arrays out.
+//! Policies, age laws and closed forms.
 
-use crate::errors::{bad_input, read};
+use crate::errors::{EXPERIMENT, bad_input, read, renamed};
 use agewise::report::theory::{TheoryReport, TheoryRequest, default_policies};
 use agewise::selection::{
     AgeLaw, EmptyCohort, LawFamily, POLICIES, PolicySpec, Result, Seed, SettingParams,
@@ -10,10 +10,10 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use serde::Deserialize;
 
-/// One policy: name, summary, options with their meanings, whether it needs them, weighting, and whether clients decide.
+/// One policy: name, summary, options with their meanings, whether it requires them, weighting, and whether clients decide.
 type PolicyRow = (String, String, Vec<(String, String)>, bool, String, Option<bool>);
 
-/// All registered policies. Whether clients decide is not known where a policy cannot be made without options.
+/// All registered policies. Whether clients decide is unknown for a policy that requires options.
 #[pyfunction]
 pub(crate) fn policies() -> PyResult<Vec<PolicyRow>> {
     let setting = SettingParams::new(100, 15, 10).check().map_err(bad_input)?;
@@ -32,7 +32,7 @@ pub(crate) fn policies() -> PyResult<Vec<PolicyRow>> {
     Ok(POLICIES.iter().map(row).collect())
 }
 
-/// A policy as agewise writes it, whatever the spaces and digits.
+/// The standard spelling of a policy.
 #[pyfunction]
 pub(crate) fn spelled(policy: &str) -> PyResult<String> {
     Ok(policy.parse::<PolicySpec>().map_err(bad_input)?.to_string())
@@ -73,7 +73,7 @@ pub(crate) fn age_law<'py>(
     ))
 }
 
-/// What `theory` is asked.
+/// The arguments of `theory`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TheoryOptions {
@@ -102,13 +102,13 @@ impl TheoryOptions {
             empty_cohort: self.empty_cohort,
             ..SettingParams::new(self.clients, self.cohort, self.max_age)
         };
-        // The numbers before sizes are drawn for them.
+        // The number of clients is checked before sizes are drawn.
         let clients = params.clone().check()?.clients();
         let (sizes, described) = if let Some(list) = self.size_list {
             (Sizes::new(list)?, "given".to_string())
         } else {
-            let law: SizeDistribution = self.sizes.parse()?;
-            (law.draw(clients, Seed(self.seed))?, self.sizes)
+            let distribution: SizeDistribution = self.sizes.parse()?;
+            (distribution.draw(clients, Seed(self.seed))?, self.sizes)
         };
         let setting = SettingParams { sizes: Some(sizes), ..params }.check()?;
         Ok(TheoryRequest {
@@ -130,13 +130,13 @@ pub(crate) fn theory<'py>(
     py: Python<'py>,
     options: &str,
 ) -> PyResult<(String, Vec<Distribution<'py>>, String)> {
-    let options: TheoryOptions = read("theory", options)?;
+    let options: TheoryOptions = read(options, EXPERIMENT)?;
     let made = py.detach(|| {
         let report = TheoryReport::new(&options.request()?)?;
         let figure = report.figure().to_svg();
         Ok((report, figure))
     });
-    let (report, figure) = made.map_err(|error: agewise::selection::Error| bad_input(error))?;
+    let (report, figure) = made.map_err(renamed(EXPERIMENT))?;
     let document = serde_json::to_string_pretty(&report).map_err(bad_input)? + "\n";
     let distribution = |policy: &agewise::report::theory::PolicyReport| {
         let (x, p): (Vec<u64>, Vec<f64>) =

@@ -42,7 +42,7 @@ def examples(number: int) -> int:
 
 def counting_app(*mods: object) -> ClientApp:
     """An app that adds `trained_value` to the model and counts its trainings in its state."""
-    app = ClientApp(mods=list(mods))  # type: ignore[arg-type]
+    app = ClientApp(mods=list(mods))
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -86,7 +86,7 @@ class World(Grid):
         config = {"partition-id": partition, "num-partitions": partitions}
         if partition is None:
             del config["partition-id"]
-        self.contexts[node] = Context(1, node, config, RecordDict(), {})  # type: ignore[arg-type]
+        self.contexts[node] = Context(1, node, config, RecordDict(), {})
         return node
 
     def disconnect(self, node: int) -> None:
@@ -135,7 +135,7 @@ class World(Grid):
         context = self.contexts[message.metadata.dst_node_id]
         try:
             return self.app(message, context)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             return Message(Error(code=2, reason=repr(error)), reply_to=message)
 
     def send_and_receive(

@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr", reason="Flower is not installed")
-
-from flower_world import World, counting_app, model  # noqa: E402
-from flwr.app import (  # noqa: E402
+from flower_world import World, counting_app, model
+from flwr.app import (
     ArrayRecord,
     ConfigRecord,
     Context,
@@ -15,10 +12,10 @@ from flwr.app import (  # noqa: E402
     MetricRecord,
     RecordDict,
 )
-from flwr.clientapp import ClientApp  # noqa: E402
+from flwr.clientapp import ClientApp
 
-from agewise import Client, Selector  # noqa: E402
-from agewise.flower import AgeStrategy, age_mod, identify, identity_mod  # noqa: E402
+from agewise import Client, Selector
+from agewise.flower import AgeStrategy, age_mod, identify, identity_mod
 
 CLIENTS, COHORT, SEED = 20, 4, 3
 DECIDED_BY_CLIENTS = [
@@ -38,7 +35,7 @@ def strategy(policy: str = "markov-optimal", **more: object) -> AgeStrategy:
         seed=SEED,
         fraction_evaluate=0.0,
         empty_cohort="skip",
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
@@ -49,7 +46,7 @@ def world(policy: str = "markov-optimal", seed: int = 1, *, named: bool = True) 
 
 def credited(chosen: AgeStrategy) -> list[int]:
     """Who was credited in the last round."""
-    return np.flatnonzero(chosen._selector.ages == 0).tolist()  # noqa: SLF001
+    return np.flatnonzero(chosen._selector.ages == 0).tolist()
 
 
 def played(chosen: AgeStrategy, nodes: World, rounds: int) -> list[list[int]]:
@@ -270,7 +267,7 @@ def test_wrong_settings_are_named(
 ) -> None:
     World(ClientApp(), 0, 0)
     node = {"partition-id": 0, "num-partitions": CLIENTS, **node_config}
-    context = Context(1, 1, node, RecordDict(), run_config)  # type: ignore[arg-type]
+    context = Context(1, 1, node, RecordDict(), run_config)
     record = ConfigRecord({"server-round": 1, **config})  # type: ignore[dict-item]
     message = Message(RecordDict({"config": record}), 1, "train")
     with pytest.raises(ValueError, match=said):
@@ -286,8 +283,7 @@ def test_other_messages_pass() -> None:
     for kind in ("evaluate", "evaluate.more", "query"):
         message = Message(RecordDict({"arrays": ArrayRecord()}), nodes.node_of(0), kind)
         context = nodes.contexts[nodes.node_of(0)]
-        for mod in (age_mod(), identity_mod):
-            replies.append(mod(message, context, echo))
+        replies += [mod(message, context, echo) for mod in (age_mod(), identity_mod)]
     assert all(list(reply.content) == ["arrays"] for reply in replies)
 
 

@@ -4,10 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
-pytest.importorskip("flwr", reason="Flower is not installed")
-
-from flower_world import (  # noqa: E402
+from flower_world import (
     World,
     counting_app,
     examples,
@@ -15,7 +12,7 @@ from flower_world import (  # noqa: E402
     trained_value,
     weights_of,
 )
-from flwr.app import (  # noqa: E402
+from flwr.app import (
     Array,
     ArrayRecord,
     ConfigRecord,
@@ -25,8 +22,8 @@ from flwr.app import (  # noqa: E402
     RecordDict,
 )
 
-from agewise import Selector  # noqa: E402
-from agewise.flower import AgeStrategy, identify  # noqa: E402
+from agewise import Selector
+from agewise.flower import AgeStrategy, identify
 
 CLIENTS, COHORT, SEED = 9, 4, 2
 SIZES = [1.0, 5.0, 2.0, 2.0, 7.0, 1.0, 3.0, 4.0, 2.0]
@@ -39,7 +36,7 @@ def strategy(policy: str = "oldest-first", **more: object) -> AgeStrategy:
         policy=policy,
         seed=SEED,
         fraction_evaluate=0.0,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
@@ -53,7 +50,7 @@ def first_cohort(policy: str = "oldest-first") -> list[int]:
 
 
 def ages(chosen: AgeStrategy) -> list[int]:
-    found: list[int] = chosen._selector.ages.tolist()  # noqa: SLF001
+    found: list[int] = chosen._selector.ages.tolist()
     return found
 
 
@@ -347,4 +344,4 @@ def test_wrong_settings() -> None:
     for wrong, field in cases:
         settings = {"clients": CLIENTS, "cohort": COHORT, "policy": "oldest-first", **wrong}
         with pytest.raises(ValueError, match=field):
-            AgeStrategy(**settings)  # type: ignore[arg-type]
+            AgeStrategy(**settings)

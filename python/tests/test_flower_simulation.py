@@ -4,11 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-
-pytest.importorskip("flwr", reason="Flower is not installed")
-pytest.importorskip("ray", reason="Ray is not installed")
-
-from flwr.app import (  # noqa: E402
+from flwr.app import (
     Array,
     ArrayRecord,
     Context,
@@ -16,14 +12,14 @@ from flwr.app import (  # noqa: E402
     MetricRecord,
     RecordDict,
 )
-from flwr.clientapp import ClientApp  # noqa: E402
-from flwr.clientapp.typing import Mod  # noqa: E402
-from flwr.serverapp import Grid, ServerApp  # noqa: E402
-from flwr.serverapp.strategy import Result  # noqa: E402
-from flwr.simulation import run_simulation  # noqa: E402
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Result
+from flwr.simulation import run_simulation
 
-from agewise import Selector, Trainer, load_data, partition  # noqa: E402
-from agewise.flower import AgeStrategy, age_mod, identify  # noqa: E402
+from agewise import Selector, Trainer, load_data, partition
+from agewise.flower import AgeStrategy, age_mod, identify
 
 NODES, COHORT, ROUNDS, SEED = 20, 5, 5, 7
 POLICY = "markov-optimal"

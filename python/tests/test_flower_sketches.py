@@ -6,16 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from flower_world import World
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import Result
 
-pytest.importorskip("flwr", reason="Flower is not installed")
-
-from flower_world import World  # noqa: E402
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
-from flwr.clientapp import ClientApp  # noqa: E402
-from flwr.serverapp.strategy import Result  # noqa: E402
-
-from agewise import Selector, sketch  # noqa: E402
-from agewise.flower import AgeStrategy, identify  # noqa: E402
+from agewise import Selector, sketch
+from agewise.flower import AgeStrategy, identify
 
 CLIENTS, COHORT, SEED, ROUNDS = 12, 3, 5, 14
 SHAPES = {"hidden": (3,), "out.weight": (300, 2), "out.bias": (2,)}
@@ -23,11 +20,14 @@ LAST = ["out.weight", "out.bias"]
 
 
 def first_model() -> ArrayRecord:
-    return ArrayRecord({name: Array(np.zeros(shape, dtype=np.float32)) for name, shape in SHAPES.items()})
+    return ArrayRecord(
+        {name: Array(np.zeros(shape, dtype=np.float32)) for name, shape in SHAPES.items()}
+    )
 
 
 def change(number: int, name: str) -> np.ndarray:
-    """What a client adds to an array. Four neighbours are of one kind, whose output layers change alike."""
+    """What a client adds to an array. Four neighbours are of one kind, whose output layers change
+    alike."""
     kind = np.random.default_rng([number // 4, len(name)]).normal(size=SHAPES[name])
     own = np.random.default_rng([100 + number, len(name)]).normal(size=SHAPES[name])
     return (kind + 0.1 * own).astype(np.float32)
@@ -40,8 +40,14 @@ def app() -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         number = int(context.node_config["partition-id"])
         arrays = message.content.array_records["arrays"]
-        trained = {name: Array(array.numpy() + change(number, name)) for name, array in arrays.items()}
-        figures = {"num-examples": 10 + number, "train_loss": 1.0 + number, "train_loss_rms": 2.0 + number}
+        trained = {
+            name: Array(array.numpy() + change(number, name)) for name, array in arrays.items()
+        }
+        figures = {
+            "num-examples": 10 + number,
+            "train_loss": 1.0 + number,
+            "train_loss_rms": 2.0 + number,
+        }
         content = RecordDict({"arrays": ArrayRecord(trained), "metrics": MetricRecord(figures)})
         return Message(content, reply_to=message)
 
@@ -53,8 +59,14 @@ def world(seed: int) -> World:
 
 
 def strategy(policy: str = "age-herding", **more: object) -> AgeStrategy:
-    settings = {"clients": CLIENTS, "cohort": COHORT, "policy": policy, "seed": SEED, "fraction_evaluate": 0.0}
-    return AgeStrategy(**{**settings, **more})  # type: ignore[arg-type]
+    settings = {
+        "clients": CLIENTS,
+        "cohort": COHORT,
+        "policy": policy,
+        "seed": SEED,
+        "fraction_evaluate": 0.0,
+    }
+    return AgeStrategy(**{**settings, **more})
 
 
 def cohorts(nodes: World, first: int = 1) -> list[list[int]]:
@@ -76,13 +88,17 @@ def by_hand(policy: str, names: list[str], nodes: World) -> list[list[int]]:
         arrays = nodes.model_of(number)
         before = np.concatenate([arrays[name].numpy().reshape(-1) for name in names])
         changes = [[change(client, name).reshape(-1) for name in names] for client in ids.tolist()]
-        sketches = [sketch(before, before + np.concatenate(change), seed=SEED) for change in changes]
+        sketches = [
+            sketch(before, before + np.concatenate(change), seed=SEED) for change in changes
+        ]
         selector.report(ids, losses=1.0 + ids, root_mean_squares=2.0 + ids, sketches=sketches)
         found.append(ids.tolist())
     return found
 
 
-@pytest.mark.parametrize("policy", ["age-herding", "divfl", "clustered(by=2)", "oort", "active", "power-of-choice"])
+@pytest.mark.parametrize(
+    "policy", ["age-herding", "divfl", "clustered(by=2)", "oort", "active", "power-of-choice"]
+)
 def test_replies_tell_what_the_policy_looks_at(policy: str) -> None:
     nodes = world(1)
     strategy(policy).start(nodes, first_model(), ROUNDS)
@@ -96,7 +112,9 @@ def test_cohorts_are_balanced_once_half_of_the_clients_were_heard() -> None:
     assert herded[:2] == oldest[:2] and herded[2:] != oldest[2:]
 
     def balanced(found: list[list[int]]) -> float:
-        return float(np.mean([{number // 4 for number in cohort} == {0, 1, 2} for cohort in found[5:]]))
+        return float(
+            np.mean([{number // 4 for number in cohort} == {0, 1, 2} for cohort in found[5:]])
+        )
 
     # One of each kind is what 4*4*4 of 220 cohorts have by chance.
     assert balanced(herded) > 0.7 > balanced(oldest)
@@ -106,7 +124,9 @@ def test_cohorts_are_balanced_once_half_of_the_clients_were_heard() -> None:
         for earlier, later in pairwise(t for t, cohort in enumerate(herded) if number in cohort)
     ]
     assert max(waits) <= 6, "the bound, 1.5 n/m"
-    assert all(metrics["agewise-reported"] == COHORT for metrics in result.train_metrics_clientapp.values())
+    assert all(
+        metrics["agewise-reported"] == COHORT for metrics in result.train_metrics_clientapp.values()
+    )
 
 
 def test_the_same_run_again_is_equal_to_the_byte() -> None:
@@ -136,10 +156,16 @@ def test_continuing_is_exact(policy: str, stop: int) -> None:
 def test_arrays_that_are_named() -> None:
     nodes = world(1)
     strategy(sketch_arrays=["hidden"]).start(nodes, first_model(), ROUNDS)
-    assert cohorts(nodes) == by_hand("age-herding", ["hidden"], nodes) != by_hand("age-herding", LAST, nodes)
+    assert (
+        cohorts(nodes)
+        == by_hand("age-herding", ["hidden"], nodes)
+        != by_hand("age-herding", LAST, nodes)
+    )
     both, _ = played("age-herding", sketch_arrays=LAST)
     assert both == played("age-herding")[0]
-    with pytest.raises(ValueError, match="sketch_arrays = 'head': expected arrays of the model, .*'hidden'"):
+    with pytest.raises(
+        ValueError, match=r"sketch_arrays = 'head': expected arrays of the model, .*'hidden'"
+    ):
         played("age-herding", sketch_arrays=["head"])
     for wrong in ("hidden", [], [1], 3):
         with pytest.raises(ValueError, match="sketch_arrays"):
@@ -196,7 +222,9 @@ def growing_app() -> ClientApp:
 
     @made.train()
     def train(message: Message, context: Context) -> Message:
-        arrays = ArrayRecord({name: Array(np.ones(shape, dtype=np.float32)) for name, shape in SHAPES.items()})
+        arrays = ArrayRecord(
+            {name: Array(np.ones(shape, dtype=np.float32)) for name, shape in SHAPES.items()}
+        )
         content = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})})
         return Message(content, reply_to=message)
 

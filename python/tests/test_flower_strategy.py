@@ -5,15 +5,12 @@ import logging
 
 import numpy as np
 import pytest
+from flower_world import World, counting_app, model, trained_value, weights_of
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.serverapp.strategy import FedAvg, Result
 
-pytest.importorskip("flwr", reason="Flower is not installed")
-
-from flower_world import World, counting_app, model, trained_value, weights_of  # noqa: E402
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord  # noqa: E402
-from flwr.serverapp.strategy import FedAvg, Result  # noqa: E402
-
-from agewise import Selector, policies, sketch  # noqa: E402
-from agewise.flower import AgeStrategy, identify  # noqa: E402
+from agewise import Selector, policies, sketch
+from agewise.flower import AgeStrategy, identify
 
 CLIENTS, COHORT, SEED = 12, 4, 5
 NAMES = [policy.name for policy in policies() if not policy.needs_options] + [
@@ -24,7 +21,7 @@ NAMES = [policy.name for policy in policies() if not policy.needs_options] + [
 
 def strategy(policy: str = "markov-optimal", **more: object) -> AgeStrategy:
     settings = {"clients": CLIENTS, "cohort": COHORT, "policy": policy, "seed": SEED, **more}
-    return AgeStrategy(**settings)  # type: ignore[arg-type]
+    return AgeStrategy(**settings)
 
 
 def world(seed: int = 1) -> World:
@@ -129,12 +126,12 @@ def run(chosen: AgeStrategy, arrays: ArrayRecord, rounds: int, nodes: World) -> 
 def test_continuing_is_like_never_having_stopped(policy: str, stop: int) -> None:
     settings = {"policy": policy, "fraction_evaluate": 0.5}
     whole_nodes = world(1)
-    whole = run(strategy(**settings), model(0.5), 9, whole_nodes)  # type: ignore[arg-type]
+    whole = run(strategy(**settings), model(0.5), 9, whole_nodes)
 
-    first = strategy(**settings)  # type: ignore[arg-type]
+    first = strategy(**settings)
     before = run(first, model(0.5), stop, world(2))
     stored = json.loads(json.dumps(first.state_dict()))
-    second = strategy(**settings)  # type: ignore[arg-type]
+    second = strategy(**settings)
     second.load_state_dict(stored)
     assert second.rounds_done == stop
     nodes = world(3)
@@ -158,7 +155,7 @@ def test_continuing_is_like_never_having_stopped(policy: str, stop: int) -> None
 def test_the_state_fits_into_a_config_record() -> None:
     chosen = strategy()
     run(chosen, model(0.0), 2, world())
-    record = ConfigRecord(chosen.state_dict())  # type: ignore[arg-type]
+    record = ConfigRecord(chosen.state_dict())
     other = strategy(seed=np.int64(SEED), clients=np.uint8(CLIENTS))
     other.load_state_dict(dict(record))
     assert other.state_dict() == chosen.state_dict()
@@ -192,7 +189,7 @@ def test_a_wrong_state_changes_nothing() -> None:
     missing = {key: value for key, value in good.items() if key != "seed"}
     for state in (missing, {**good, "more": 1}, {}, [1], None):
         with pytest.raises(ValueError, match="state"):
-            other.load_state_dict(state)  # type: ignore[arg-type]
+            other.load_state_dict(state)
     assert other.state_dict() == fresh
     other.load_state_dict(good)
     assert other.state_dict() == good
@@ -207,9 +204,10 @@ def test_a_round_that_was_broken_off_is_played_again() -> None:
         raise ConnectionError
 
     asked = len(nodes.sent)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ConnectionError):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nodes, "send_and_receive", crash)
-        run(chosen, model(0.0), 1, nodes)
+        with pytest.raises(ConnectionError):
+            run(chosen, model(0.0), 1, nodes)
     assert len(nodes.sent) == asked and chosen.rounds_done == 2
     result = run(chosen, model(0.0), 1, nodes)
     assert list(result.train_metrics_clientapp) == [3]

@@ -16,12 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-
-pytest.importorskip("flwr", reason="Flower is not installed")
-pytest.importorskip("ray", reason="Ray is not installed")
+from flower_programs import Programs, copy_example, free_ports, wait_until
 
 from agewise import Selector
-from flower_programs import Programs, copy_example, free_ports, wait_until
 
 pytestmark = pytest.mark.flower_run
 

@@ -6,15 +6,19 @@ import copy
 import json
 import pickle
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from bad_calls import refused
 
 import agewise
 
 #: Every policy, with options where it needs some.
 POLICIES = [
-    f"{policy.name}(p=[0, 0.1, 0.5, 1])" if policy.needs_options else policy.name for policy in agewise.policies()
+    f"{policy.name}(p=[0, 0.1, 0.5, 1])" if policy.needs_options else policy.name
+    for policy in agewise.policies()
 ] + ["phased(reshuffle=0.3)", "clustered(by=2)"]
 
 
@@ -51,7 +55,9 @@ def test_resuming_is_exact(policy: str) -> None:
     assert play(second, 14) == cohorts[11:]
     assert second.state() == whole.state()
     kept = json.loads(second.state())["selector"]
-    assert any(kept["population"]["reports"]["sketches"]) and ("policy" in kept) == (policy == "oort")
+    assert any(kept["population"]["reports"]["sketches"]) and ("policy" in kept) == (
+        policy == "oort"
+    )
 
 
 def test_sizes_given_on_the_way_are_part_of_the_state() -> None:
@@ -64,7 +70,9 @@ def test_sizes_given_on_the_way_are_part_of_the_state() -> None:
     second = new()
     second.load_state(first.state())
     assert first.select().weights.tolist() == second.select().weights.tolist()
-    assert first.select().ids.tolist() == second.select().ids.tolist() != new().select().ids.tolist()
+    assert (
+        first.select().ids.tolist() == second.select().ids.tolist() != new().select().ids.tolist()
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -101,7 +109,9 @@ def test_metrics_are_those_of_who_was_credited() -> None:
     assert metrics.cohort_mean == pytest.approx(7 / 4)
 
 
-@pytest.mark.parametrize("policy", ["markov-optimal", "markov-linear", "phased", "phased(reshuffle=0.3)"])
+@pytest.mark.parametrize(
+    "policy", ["markov-optimal", "markov-linear", "phased", "phased(reshuffle=0.3)"]
+)
 @pytest.mark.parametrize("start", ["stationary", "cold"])
 def test_clients_decide_as_the_selector_does(policy: str, start: str) -> None:
     selector = agewise.Selector(policy, 30, 6, seed=8, start=start, empty_cohort="skip")
@@ -125,7 +135,10 @@ def test_clients_decide_as_the_selector_does(policy: str, start: str) -> None:
         ({"clients": -3}, "clients = -3: expected a whole number, 0 or more"),
         ({"clients": 1.5}, "clients = 1.5"),
         ({"clients": 1 << 40}, "clients = 1099511627776"),
-        ({"cohort": 101}, "cohort = 101: expected a whole number from 1 to the number of clients, 100"),
+        (
+            {"cohort": 101},
+            "cohort = 101: expected a whole number from 1 to the number of clients, 100",
+        ),
         ({"seed": -1}, "seed = -1"),
         ({"start": "warm"}, "start = warm: expected stationary or cold"),
         ({"weighting": "heavy"}, "weighting = heavy"),
@@ -137,14 +150,13 @@ def test_clients_decide_as_the_selector_does(policy: str, start: str) -> None:
     ],
 )
 def test_bad_input_is_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        agewise.Selector(**options)  # type: ignore[arg-type]
+    refused(lambda: agewise.Selector(**options), message)
 
 
 def test_bad_calls_change_nothing() -> None:
     selector = agewise.Selector("random", 10, 3, seed=1)
     before = selector.state()
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: selector.report([3, 3]),
         lambda: selector.report([10]),
         lambda: selector.report([-1]),
@@ -165,8 +177,7 @@ def test_bad_calls_change_nothing() -> None:
         lambda: selector.load_state(agewise.Selector("random", 10, 3, seed=2).state()),
     ]
     for call in calls:
-        with pytest.raises(ValueError):
-            call()
+        refused(call, " = .*expected")
         assert selector.state() == before
 
 
@@ -174,7 +185,7 @@ def test_a_state_that_someone_changed_is_refused() -> None:
     selector = agewise.Selector("random", 10, 3, seed=1)
     play(selector, 4)
     stored = json.loads(selector.state())
-    changes = [
+    changes: list[Callable[[dict[str, Any]], object]] = [
         lambda s: s["selector"]["population"]["ages"]["waiting_since"].pop(),
         lambda s: s["participation"]["selections"].append(0),
         lambda s: s["participation"]["weight_sums"].pop(),
@@ -209,13 +220,19 @@ def test_a_state_that_someone_changed_is_refused() -> None:
 def test_losses_are_kept_for_policies_that_look_at_them() -> None:
     selector = agewise.Selector("random", 3, 1)
     selector.select(losses=[0.5, np.nan, 2.0])
-    assert json.loads(selector.state())["selector"]["population"]["reports"]["losses"] == [0.5, None, 2.0]
+    assert json.loads(selector.state())["selector"]["population"]["reports"]["losses"] == [
+        0.5,
+        None,
+        2.0,
+    ]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_state_in_the_middle_of_a_round_is_complete(policy: str) -> None:
     def new() -> agewise.Selector:
-        return agewise.Selector(policy, 6, 3, seed=1, weighting="data-size", sizes=[1, 2, 3, 4, 5, 100])
+        return agewise.Selector(
+            policy, 6, 3, seed=1, weighting="data-size", sizes=[1, 2, 3, 4, 5, 100]
+        )
 
     whole, cut = new(), new()
     for _ in range(8):
@@ -233,7 +250,7 @@ def test_a_state_of_other_weights_is_refused() -> None:
     selector = agewise.Selector("random", 6, 3, weighting="uniform")
     others = [{"weighting": "data-size"}, {}, {"start": "cold"}, {"empty_cohort": "skip"}]
     for options in others:
-        state = agewise.Selector("random", 6, 3, **{"weighting": "uniform", **options}).state()  # type: ignore[arg-type]
+        state = agewise.Selector("random", 6, 3, **{"weighting": "uniform", **options}).state()
         if options == {}:
             selector.load_state(state)
             continue
@@ -247,16 +264,25 @@ def test_a_state_of_other_weights_is_refused() -> None:
 def test_a_selection_that_fails_takes_no_sizes_and_no_losses() -> None:
     selector = agewise.Selector("random", 6, 3, seed=1)
     before = selector.state()
-    for wrong in [{"available": [9]}, {"losses": [1.0]}, {"losses": [np.inf] * 6}, {"available": [True] * 5}]:
+    for wrong in [
+        {"available": [9]},
+        {"losses": [1.0]},
+        {"losses": [np.inf] * 6},
+        {"available": [True] * 5},
+    ]:
         with pytest.raises(ValueError):
-            selector.select(sizes=[1, 2, 3, 4, 5, 6], **wrong)  # type: ignore[arg-type]
+            selector.select(sizes=[1, 2, 3, 4, 5, 6], **wrong)
         assert selector.state() == before
 
 
 def test_copies_go_their_own_way() -> None:
     selector = agewise.Selector("phased(reshuffle=0.3)", 30, 6, seed=2)
     play(selector, 3)
-    for other in [copy.copy(selector), copy.deepcopy(selector), pickle.loads(pickle.dumps(selector))]:
+    for other in [
+        copy.copy(selector),
+        copy.deepcopy(selector),
+        pickle.loads(pickle.dumps(selector)),
+    ]:
         assert other.state() == selector.state() and repr(other) == repr(selector)
         ahead = play(other, 4)
         assert selector.round == 3

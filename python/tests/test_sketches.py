@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+from functools import partial
+
 import numpy as np
 import pytest
+from bad_calls import refused
 
 import agewise
 
@@ -31,7 +35,8 @@ def test_a_fold_is_linear_and_depends_on_the_seed_alone() -> None:
     assert (fold(one + other) == fold(one) + fold(other)).all()
     assert (agewise.sketch(other, one + other, seed=5) == fold(one)).all()
     assert (fold(one) != fold(one, seed=6)).any()
-    # A number is the sum of about 6 signs, and 0 with a probability of about 1/6: some 425 of 512 are not, give or take 9.
+    # A number is the sum of about 6 signs, and 0 with a probability of about 1/6: some 425 of 512
+    # are not, give or take 9.
     assert 380 < np.count_nonzero(fold(np.ones(3000))) < 470
 
 
@@ -60,9 +65,10 @@ def test_the_output_layer_of_a_trainer() -> None:
         ([1.0], [1.0], {"seed": -1}, "seed = -1"),
     ],
 )
-def test_what_is_no_update_is_named(before: object, after: object, options: dict[str, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        agewise.sketch(before, after, **options)  # type: ignore[arg-type]
+def test_what_is_no_update_is_named(
+    before: object, after: object, options: dict[str, int], message: str
+) -> None:
+    refused(lambda: agewise.sketch(before, after, **options), message)
 
 
 #: Three kinds of clients, each with a direction of its own.
@@ -88,7 +94,8 @@ def test_reported_sketches_change_cohorts_once_half_of_the_clients_have_one() ->
     herded, oldest = cohorts("age-herding", 14), cohorts("oldest-first", 14)
     assert herded[:2] == oldest[:2] and herded[2:] != oldest[2:]
     assert cohorts("age-herding", 14, told=False) == oldest
-    # Balance means one of each kind, once all are known. With this seed oldest-first never has that.
+    # Balance means one of each kind, once all are known. With this seed oldest-first never has
+    # that.
     assert all(has_one_of_each_kind(cohort) for cohort in herded[5:])
     assert not any(has_one_of_each_kind(cohort) for cohort in oldest[5:])
     assert cohorts("divfl", 14) != cohorts("divfl", 14, told=False)
@@ -98,31 +105,53 @@ def test_reported_sketches_change_cohorts_once_half_of_the_clients_have_one() ->
 def test_answers_before_the_first_round() -> None:
     selector = agewise.Selector("age-herding", 12, 3, seed=3)
     assert not has_one_of_each_kind(selector.select().ids.tolist())
-    assert selector.wants_sketches and not selector.wants_root_mean_squares
-    assert selector.asks().size == 0
-    assert selector.asks_sketches([3, 5]).tolist() == [3, 5]
-    assert selector.asks_sketches(np.arange(12) % 2 == 0).tolist() == [0, 2, 4, 6, 8, 10]
-    asked = selector.asks_sketches()
+    assert selector.needs == agewise.Needs(
+        training=True, loss=None, loss_squares=False, update_sketches=True
+    )
+    assert selector.probes([3, 5])["update-step"].tolist() == [3, 5]
+    even = selector.probes(np.arange(12) % 2 == 0)
+    assert even["update-step"].tolist() == [0, 2, 4, 6, 8, 10]
+    assert list(even) == ["update-step"]
+    asked = selector.probes()["update-step"]
     assert asked.dtype == np.uint32 and asked.tolist() == list(range(12))
     ages = selector.ages
-    selector.note(asked, sketches=DIRECTIONS[asked // 4])
-    assert selector.asks_sketches().size == 0
-    # Nobody is credited. The stationary ages are dealt out again, now that the policy knows whom it would bring together.
+    selector.observe(asked, sketches=DIRECTIONS[asked // 4])
+    assert selector.probes() == {}
+    # No client is credited. The stationary ages are reassigned now that the policy knows the
+    # updates.
     assert selector.round == 0 and sorted(selector.ages) == sorted(ages)
     cold = agewise.Selector("age-herding", 12, 3, start="cold")
-    cold.note(asked, sketches=DIRECTIONS[asked // 4])
+    cold.observe(asked, sketches=DIRECTIONS[asked // 4])
     assert not cold.ages.any()
     assert has_one_of_each_kind(selector.select().ids.tolist())
-    assert not agewise.Selector("age-herding(probe=0)", 12, 3).asks_sketches().size
+    assert agewise.Selector("age-herding(probe=0)", 12, 3).probes() == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "needs", "probes"),
+    [
+        ("random", (False, None, False, False), []),
+        ("power-of-choice", (True, "while-training", False, False), ["loss"]),
+        ("active", (True, "whole-data", False, False), ["loss"]),
+        ("oort", (True, "while-training", True, False), []),
+        ("divfl", (True, None, False, True), ["update-round"]),
+    ],
+)
+def test_needs_and_probes_are_those_of_the_core(
+    policy: str, needs: tuple[object, ...], probes: list[str]
+) -> None:
+    selector = agewise.Selector(policy)
+    assert dataclasses.astuple(selector.needs) == needs
+    assert list(selector.probes()) == probes
 
 
 def test_losses_that_were_asked_for() -> None:
     selector = agewise.Selector("power-of-choice(d=6)", 40, 2, seed=4)
     for number in range(5):
-        asked = selector.asks()
+        asked = selector.probes()["loss"]
         assert len(asked) == 6
         losses = (asked * 7 + number) % 41
-        selector.note(asked, losses=losses)
+        selector.observe(asked, losses=losses)
         best = np.sort(asked[np.argsort(losses)[-2:]])
         assert selector.select().ids.tolist() == best.tolist()
         selector.report(best)
@@ -136,15 +165,17 @@ def test_root_mean_squares_are_what_oort_looks_at() -> None:
 
     rising = np.arange(1.0, 13.0) ** 4
     assert chosen(root_mean_squares=rising) != chosen(root_mean_squares=rising[::-1])
-    assert agewise.Selector("oort").wants_root_mean_squares
+    assert agewise.Selector("oort").needs.loss_squares
 
 
 def test_wrong_figures_change_nothing() -> None:
     selector = agewise.Selector("age-herding", 10, 3, seed=1)
-    selector.note([1], sketches=[[1.0, 2.0]])
+    selector.observe([1], sketches=[[1.0, 2.0]])
     before = selector.state()
     calls = {
-        "sketches = a list of 1: expected one entry for each of the 2 clients": {"sketches": [[1.0, 2.0]]},
+        "sketches = a list of 1: expected one entry for each of the 2 clients": {
+            "sketches": [[1.0, 2.0]]
+        },
         "sketch of client 4 = NaN": {"sketches": [[1.0, 2.0], [np.nan, 1.0]]},
         "sketch of client 3 = inf": {"sketches": [[1e300, 2.0], [1.0, 1.0]]},
         "sketch of client 3 = 3 numbers: expected 2 numbers": {"sketches": np.ones((2, 3))},
@@ -156,14 +187,13 @@ def test_wrong_figures_change_nothing() -> None:
         "losses = .*expected a list of numbers": {"losses": "ab"},
     }
     for message, figures in calls.items():
-        for call in (selector.note, selector.report):
-            with pytest.raises(ValueError, match=message):
-                call([3, 4], **figures)  # type: ignore[arg-type]
+        for call in (selector.observe, selector.report):
+            refused(partial(call, [3, 4], **figures), message)
             assert selector.state() == before
-    with pytest.raises(ValueError, match="client = 10: expected clients from 0 to 9"):
-        selector.note([10], losses=[1.0])
+    with pytest.raises(ValueError, match="clients = 10: expected clients from 0 to 9"):
+        selector.observe([10], losses=[1.0])
     with pytest.raises(ValueError, match="available = 10"):
-        selector.asks([10])
+        selector.probes([10])
     with pytest.raises(ValueError, match="available = a list of 9"):
-        selector.asks_sketches([True] * 9)
+        selector.probes([True] * 9)
     assert selector.state() == before

@@ -1,7 +1,7 @@
-"""agewise in Flower: who trains next is decided by age, in a strategy or by the clients themselves.
+"""agewise in Flower: client selection by age, in a strategy or by the clients themselves.
 
-- [`AgeStrategy`][agewise.flower.AgeStrategy] takes the place of Flower's `FedAvg` in a ServerApp.
-- `identify` and `identity_mod` let a ClientApp say which partition it holds.
+- [`AgeStrategy`][agewise.flower.AgeStrategy] replaces Flower's `FedAvg` in a ServerApp.
+- `identify` and `identity_mod` let a ClientApp state its partition id.
 - `age_mod` lets each client decide on its own whether it trains (the decentralised mode).
 
 ```python
@@ -21,7 +21,7 @@ except ImportError as missing:
         'pip install "agewise[flower]"'
     ) from missing
 
-from agewise.flower.client import age_mod, identify, identity_mod
+from agewise.flower.client import age_mod, identify, identity_mod, server_round
 from agewise.flower.strategy import AgeStrategy
 
-__all__ = ["AgeStrategy", "age_mod", "identify", "identity_mod"]
+__all__ = ["AgeStrategy", "age_mod", "identify", "identity_mod", "server_round"]

@@ -1,4 +1,4 @@
-"""What has to be kept of a strategy, in a form that fits into JSON and a Flower `ConfigRecord`."""
+"""The state of a strategy as a mapping that fits into JSON and a Flower `ConfigRecord`."""
 
 import base64
 import binascii
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 
 from agewise import Selector
 
-#: The form of the state.
+#: The format version of the state.
 STATE_VERSION = 1
 
 
 def pack(selector: Selector, settings: Mapping[str, int | str]) -> dict[str, int | str]:
-    """The state of a selector, with the settings it belongs to."""
-    course = base64.b64encode(selector.state()).decode("ascii")
-    return {"version": STATE_VERSION, "round": selector.round, **settings, "selector": course}
+    """The state of a selector and the settings it belongs to."""
+    encoded = base64.b64encode(selector.state()).decode("ascii")
+    return {"version": STATE_VERSION, "round": selector.round, **settings, "selector": encoded}
 
 
 def unpack(
     state: Mapping[str, object], selector: Selector, settings: Mapping[str, int | str]
 ) -> Selector:
-    """A fresh selector of the same settings, brought to the state.
+    """Loads a state into a new selector with the same settings, and returns it.
 
-    ValueError says what does not fit. The selector is of no use then.
+    A state that does not fit is a ValueError. The selector must not be used then.
     """
     expected = {"version": STATE_VERSION, **settings}
     fields = {*expected, "round", "selector"}
@@ -31,13 +31,13 @@ def unpack(
     for name, value in expected.items():
         if state[name] != value or type(state[name]) is not type(value):
             raise ValueError(f"state({name}) = {state[name]!r}: expected {value!r}")
-    course = state["selector"]
+    encoded = state["selector"]
     try:
-        if not isinstance(course, str):
-            raise TypeError(f"a {type(course).__name__}")
-        decoded = base64.b64decode(course, validate=True)
+        if not isinstance(encoded, str):
+            raise TypeError(f"a {type(encoded).__name__}")
+        decoded = base64.b64decode(encoded, validate=True)
     except (TypeError, binascii.Error, ValueError) as error:
-        raise ValueError(f"state(selector) = {error}: expected text in base64") from error
+        raise ValueError(f"state(selector) = {error}: expected a base64 string") from error
     selector.load_state(decoded)
     if state["round"] != selector.round:
         raise ValueError(f"state(round) = {state['round']!r}: expected {selector.round}")

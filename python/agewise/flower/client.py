@@ -1,4 +1,4 @@
-"""The client's side: saying who one is, and deciding on one's own whether to take part."""
+"""The client side: stating the partition id, and deciding locally whether to take part."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from flwr.clientapp import ClientApp
 from agewise import Client
 from agewise.flower.keys import (
     AGE_KEY,
+    DECENTRALISED_KEY,
     DECLINED_KEY,
     IDENTITY_ACTION,
     IDENTITY_MESSAGE,
@@ -24,16 +25,15 @@ from agewise.flower.keys import (
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
 
-#: In a client's state: the round from which its age is counted.
+#: In a client's state: the round since which its age is counted.
 _SINCE_KEY = "age-counts-from"
 
 
 def identify(app: ClientApp) -> ClientApp:
-    """Lets an app answer the server's question which partition it holds, and returns the app.
+    """Lets an app state its partition id when the server asks for it, and returns the app.
 
-    It registers a query function under a name of its own, so that the query functions of the app
-    stay as they are. A mod cannot do this: Flower calls mods only around functions that are
-    registered.
+    It registers a query function under its own name, so the query functions of the app are not
+    affected. A mod cannot do this: Flower calls mods only around registered functions.
 
     >>> from flwr.clientapp import ClientApp
     >>> app = identify(ClientApp())
@@ -45,9 +45,9 @@ def identify(app: ClientApp) -> ClientApp:
 def identity_mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
     """A mod that adds the node's `partition-id` to the metrics of its train replies.
 
-    With this mod and without [`identify`][agewise.flower.identify] the server learns a node's
-    number from the first training that it takes part in. A node whose config has no `partition-id`
-    says nothing.
+    With this mod and without [`identify`][agewise.flower.identify] the server learns the partition
+    id of a node from its first train reply. A node whose config has no `partition-id` stays
+    anonymous.
 
     >>> from flwr.clientapp import ClientApp
     >>> app = ClientApp(mods=[identity_mod])
@@ -56,7 +56,7 @@ def identity_mod(message: Message, context: Context, call_next: ClientAppCallabl
         return _answer_identity(message, context)
     reply = call_next(message, context)
     if is_train(message):
-        _sign(reply, context)
+        _add_partition(reply, context)
     return reply
 
 
@@ -71,20 +71,22 @@ def age_mod(
 ) -> Mod:
     """A mod that lets the client decide whether it trains: the decentralised mode.
 
-    What is not given here is taken from the run config (`agewise-policy`, `agewise-clients`,
-    `agewise-cohort`, `agewise-seed`, `agewise-max-age`, `agewise-start`), and else is
-    `"markov-optimal"`, the node's `num-partitions`, (no default), 0, 10 and `"stationary"`. All
-    clients and the server need the same values.
+    Arguments that are not given are taken from the run config (`agewise-policy`,
+    `agewise-clients`, `agewise-cohort`, `agewise-seed`, `agewise-max-age`, `agewise-start`). The
+    defaults are `"markov-optimal"`, the node's `num-partitions`, (no default), 0, 10 and
+    `"stationary"`. All clients and the server need the same values. If `agewise-decentralised` is
+    false in the run config, the mod only states the partition id, like
+    [`identity_mod`][agewise.flower.identity_mod].
 
-    When a train message comes, the client makes its draw from its number, its age and the round. If
-    it is not its turn, it answers at once with a small reply that says so, and the app is not
-    called. If it is, the app trains, and the age begins again at 0.
+    When a train message arrives, the client decides by its partition id, its age and the round. If
+    it does not take part, it declines with a small reply, and the app is not called. If it takes
+    part, the app trains, and the age becomes 0.
 
-    The age is kept in `context.state`, as the round from which it is counted: rounds without a
-    message count. The client cannot know whether its reply was accepted and assumes that it was; an
-    app that raises an error or returns one leaves the age as it is. A client without memory (a new
-    run, a node that was restarted) takes the age that the server believes it to have, if the
-    message says so, and otherwise the first age of its policy.
+    The age is stored in `context.state` as the round since which it is counted, so rounds without a
+    message count too. The client cannot know whether its reply was accepted, and assumes that it
+    was. An app that raises or returns an error leaves the age unchanged. A client without stored
+    age (a new run, a node that was restarted) uses the age that the server states in the message,
+    and the initial age of its policy if the message has none.
 
     >>> from flwr.clientapp import ClientApp
     >>> app = ClientApp(mods=[age_mod("phased", clients=100, cohort=15)])
@@ -96,25 +98,30 @@ def age_mod(
             return _answer_identity(message, context)
         if not is_train(message):
             return call_next(message, context)
-        client = _client(_settings(given, context), _own_number(context))
-        server_round = _config_number(message.content, ROUND_KEY)
-        if server_round is None or server_round < 1:
-            raise ValueError(
-                f"{ROUND_KEY} = {server_round}: expected the round in the config, 1 or more"
-            )
-        round_from_zero = server_round - 1
+        if context.run_config.get(DECENTRALISED_KEY) is False:
+            return identity_mod(message, context, call_next)
+        client = _client(_settings(given, context), _required_partition(context))
+        round_from_zero = server_round(message) - 1
         since = _since(client, message.content, context.state, round_from_zero)
         context.state[RECORD_KEY] = ConfigRecord({_SINCE_KEY: since})
         if not client.takes_part(round_from_zero, round_from_zero - since):
-            refusal = MetricRecord({DECLINED_KEY: 1, PARTITION_KEY: _own_number(context)})
+            refusal = MetricRecord({DECLINED_KEY: 1, PARTITION_KEY: _required_partition(context)})
             return Message(RecordDict({RECORD_KEY: refusal}), reply_to=message)
         reply = call_next(message, context)
         if not reply.has_error():
             context.state[RECORD_KEY] = ConfigRecord({_SINCE_KEY: round_from_zero + 1})
-            _sign(reply, context)
+            _add_partition(reply, context)
         return reply
 
     return mod
+
+
+def server_round(message: Message) -> int:
+    """The round of a message, counted from 1."""
+    found = _config_number(message.content, ROUND_KEY)
+    if found is None or found < 1:
+        raise ValueError(f"{ROUND_KEY} = {found}: expected a round of at least 1 in the config")
+    return found
 
 
 def _partition(context: Context) -> int | None:
@@ -122,29 +129,29 @@ def _partition(context: Context) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _own_number(context: Context) -> int:
-    number = _partition(context)
-    if number is None:
+def _required_partition(context: Context) -> int:
+    partition = _partition(context)
+    if partition is None:
         value = context.node_config.get(PARTITION_KEY)
         raise ValueError(
-            f"{PARTITION_KEY} = {value!r}: expected the number of the client in the node config"
+            f"{PARTITION_KEY} = {value!r}: expected the partition id in the node config"
         )
-    return number
+    return partition
 
 
 def _answer_identity(message: Message, context: Context) -> Message:
-    number = _partition(context)
-    metrics = MetricRecord({} if number is None else {PARTITION_KEY: number})
+    partition = _partition(context)
+    metrics = MetricRecord({} if partition is None else {PARTITION_KEY: partition})
     return Message(RecordDict({RECORD_KEY: metrics}), reply_to=message)
 
 
-def _sign(reply: Message, context: Context) -> None:
-    """Adds the node's number to the metrics of a reply, unless the app did it itself."""
-    number = _partition(context)
-    if number is None or not reply.has_content():
+def _add_partition(reply: Message, context: Context) -> None:
+    """Adds the partition id to the metrics of a reply, unless the app has added it."""
+    partition = _partition(context)
+    if partition is None or not reply.has_content():
         return
     for metrics in reply.content.metric_records.values():
-        metrics.setdefault(PARTITION_KEY, number)
+        metrics.setdefault(PARTITION_KEY, partition)
 
 
 def _config_number(content: RecordDict, key: str) -> int | None:
@@ -156,15 +163,14 @@ def _config_number(content: RecordDict, key: str) -> int | None:
 
 
 def _since(client: Client, content: RecordDict, state: RecordDict, round_from_zero: int) -> int:
-    """The round from which the client's age counts."""
+    """The round since which the age of the client is counted."""
     memory = state.get(RECORD_KEY)
     since = memory.get(_SINCE_KEY) if isinstance(memory, ConfigRecord) else None
-    # A memory of rounds that are still to come is that of another course of events: the server went
-    # back.
+    # A stored round in the future means that the server was restored to an earlier state.
     if isinstance(since, int) and since <= round_from_zero:
         return since
-    believed = _config_number(content, AGE_KEY)
-    age = client.first_age if believed is None or believed < 0 else believed
+    stated = _config_number(content, AGE_KEY)
+    age = client.first_age if stated is None or stated < 0 else stated
     return round_from_zero - age
 
 
@@ -173,7 +179,7 @@ _Settings = tuple[str, int, int, int, int, str]
 
 
 def _settings(given: _Given, context: Context) -> _Settings:
-    """What was given, then what the run config says, then the defaults."""
+    """The arguments; if not given, the run config; otherwise the defaults."""
     policy, clients, cohort, seed, max_age, start = given
     partitions = context.node_config.get(PARTITIONS_KEY)
     return (
@@ -200,13 +206,13 @@ def _text(given: str | None, name: str, context: Context, default: str) -> str:
     value = context.run_config.get(f"agewise-{name}", default) if given is None else given
     if not isinstance(value, str):
         raise ValueError(
-            f"{name} = {value!r}: expected a text, in age_mod or as agewise-{name} "
+            f"{name} = {value!r}: expected a string, in age_mod or as agewise-{name} "
             "in the run config"
         )
     return value
 
 
 @lru_cache(maxsize=1024)
-def _client(settings: _Settings, number: int) -> Client:
+def _client(settings: _Settings, partition: int) -> Client:
     policy, clients, cohort, seed, max_age, start = settings
-    return Client(policy, clients, cohort, number, seed, max_age=max_age, start=start)
+    return Client(policy, clients, cohort, partition, seed, max_age=max_age, start=start)

@@ -1,26 +1,27 @@
-"""The words that server and clients use between them."""
+"""The keys of records that server and clients exchange."""
 
 import logging
 
 from flwr.app import Message, MessageType, RecordDict
 
-#: Flower's own logger, so that our lines appear among its lines.
+#: Flower's logger, so that our lines appear among its lines.
 LOGGER = logging.getLogger("flwr")
 
-#: The name of the query function that says which partition a node holds, and the type of its
-#: messages.
+#: The name of the query function that returns the partition id of a node, and its message type.
 IDENTITY_ACTION = "agewise_identity"
 IDENTITY_MESSAGE = f"{MessageType.QUERY}.{IDENTITY_ACTION}"
 
-#: The number of the client, in a node's config (Flower's own key) and in the metrics of a reply.
+#: The partition id, in a node's config (Flower's own key) and in the metrics of a reply.
 PARTITION_KEY = "partition-id"
-#: How many clients there are, in a node's config (Flower's own key).
+#: The number of clients, in a node's config (Flower's own key).
 PARTITIONS_KEY = "num-partitions"
 #: The round from 1 on, in the config of a message (Flower's own key).
 ROUND_KEY = "server-round"
-#: The age that the server believes a client has, in the config of a message: for a client without
-#: memory.
+#: The age of a client according to the server, in the config of a message: for clients without
+#: stored age.
 AGE_KEY = "agewise-age"
+#: Whether clients decide on their own, in the run config.
+DECENTRALISED_KEY = "agewise-decentralised"
 #: A metric that marks the reply of a client that does not take part.
 DECLINED_KEY = "agewise-declined"
 #: The name of our own records, in replies and in a client's state.
@@ -37,7 +38,7 @@ def stated_partition(content: RecordDict) -> int | None:
 
 
 def is_train(message: Message) -> bool:
-    """Whether a message asks for training, under whichever name of a train function."""
+    """Whether a message asks for training, with any name of the train function."""
     return message.metadata.message_type.partition(".")[0] == MessageType.TRAIN
 
 

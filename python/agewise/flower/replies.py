@@ -1,7 +1,7 @@
-"""Which replies count, and what they weigh.
+"""Which replies are accepted, and with which weights.
 
 Flower's FedAvg stops the whole run at a reply that does not fit the others. Here such a reply is
-left out and named in the log, and its client is not credited.
+rejected with a warning in the log, and its client is not credited.
 """
 
 import copy
@@ -15,40 +15,40 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 from agewise.flower.keys import LOGGER, PARTITION_KEY
 
-#: The core keeps what clients report with 32 bits.
+#: The core stores reported values with 32 bits.
 _LARGEST = float(np.finfo(np.float32).max)
 
 #: Names and shapes of arrays.
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
-#: What FedAvg wants to be the same in all replies: the names of the two records, and the shapes of
+#: What FedAvg requires to be equal in all replies: the names of the two records, and the shapes of
 #: the arrays.
 Layout = tuple[str, Shapes, str]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is known of a round between asking and aggregating."""
+class PendingRound:
+    """A round whose messages were sent and whose replies have not been aggregated yet."""
 
     group: str = ""
-    """The round, as it stands in the messages and so in the replies to them."""
+    """The round as it appears in messages and in their replies."""
     arrays: ArrayRecord | None = None
-    """What was sent."""
-    nodes: Mapping[int, int] = field(default_factory=dict)
-    """The number under which each node was asked."""
+    """The model that was sent."""
+    clients: Mapping[int, int] = field(default_factory=dict)
+    """The client number of each node that was sent a message."""
     weights: Mapping[int, float] = field(default_factory=dict)
-    """The weight of each number, where the core weighs."""
+    """The weight of each client, if the core determines it."""
 
-    def replies_among(self, replies: Iterable[Message]) -> list[Message]:
-        """The replies of those who were asked in this round, one of each."""
+    def first_replies(self, replies: Iterable[Message]) -> list[Message]:
+        """The first reply of each node that was sent a message in this round."""
         kept: dict[int, Message] = {}
         for reply in replies:
             node = reply.metadata.src_node_id
-            if node not in self.nodes:
-                refuse(reply, "it was not asked in this round")
+            if node not in self.clients:
+                reject(reply, "the node was not asked in this round")
             elif reply.has_content() and reply.metadata.group_id != self.group:
-                refuse(reply, f"it answers round {reply.metadata.group_id}, not {self.group}")
+                reject(reply, f"it answers round {reply.metadata.group_id}, not {self.group}")
             elif node in kept:
-                refuse(reply, "it has replied before in this round")
+                reject(reply, "the node has already replied in this round")
             else:
                 kept[node] = reply
         return list(kept.values())
@@ -56,9 +56,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Update:
-    """A reply that counts, and whose it is."""
+    """An accepted reply of a client."""
 
-    number: int
+    client: int
     reply: Message
     layout: Layout
 
@@ -67,8 +67,8 @@ class Update:
         """The metrics of the reply."""
         return next(iter(self.reply.content.metric_records.values()))
 
-    def figure(self, key: str) -> float:
-        """A metric, or NaN where the reply has no such number that the core could keep."""
+    def metric(self, key: str) -> float:
+        """A metric, or NaN if the reply has no such number or it does not fit into 32 bits."""
         value = self.metrics.get(key)
         if isinstance(value, int | float) and abs(value) <= _LARGEST:
             return float(value)
@@ -76,12 +76,12 @@ class Update:
 
 
 def shapes_of(arrays: ArrayRecord) -> Shapes:
-    """Names and shapes, in an order of their own."""
+    """Names and shapes, sorted by name."""
     return tuple(sorted((name, tuple(array.shape)) for name, array in arrays.items()))
 
 
 def read_update(
-    number: int, reply: Message, weight_key: str | None, *, trained: bool
+    client: int, reply: Message, weight_key: str | None, *, trained: bool
 ) -> Update | str:
     """The reply as an update, or what is wrong with it. Without a key, its weight is not read."""
     content = reply.content
@@ -92,14 +92,14 @@ def read_update(
     if not isinstance(weight, int | float) or not 0 <= weight <= _LARGEST:
         return f"metric {weight_key!r} is {weight!r}, expected a number of at least 0"
     if not trained:
-        return Update(number, reply, ("", (), metrics_name))
+        return Update(client, reply, ("", (), metrics_name))
     if len(content.array_records) != 1:
         return f"{len(content.array_records)} ArrayRecords, expected 1"
     ((arrays_name, arrays),) = content.array_records.items()
     wrong = _wrong_array(arrays)
     if wrong is not None:
         return wrong
-    return Update(number, reply, (arrays_name, shapes_of(arrays), metrics_name))
+    return Update(client, reply, (arrays_name, shapes_of(arrays), metrics_name))
 
 
 def _wrong_array(arrays: ArrayRecord) -> str | None:
@@ -118,17 +118,17 @@ def _wrong_array(arrays: ArrayRecord) -> str | None:
 
 
 def of_one_layout(updates: Iterable[Update], sent: ArrayRecord | None) -> list[Update]:
-    """The updates whose arrays are those that were sent, by increasing number.
+    """The updates whose arrays have the layout of the model, by increasing client number.
 
-    Where nothing was sent (an empty first model) and where records have different names, those
-    count that are like most; between equally many, those like the lowest number.
+    If no model was sent (an empty first model), or if records have different names, the most common
+    layout is accepted. On a tie it is the layout of the lowest client number.
     """
-    ordered = sorted(updates, key=lambda update: update.number)
+    ordered = sorted(updates, key=lambda update: update.client)
     if sent:
         model = shapes_of(sent)
         for update in ordered:
             if update.layout[1] != model:
-                refuse(update.reply, "its arrays have other names or shapes than the model")
+                reject(update.reply, "its arrays have other names or shapes than the model")
         ordered = [update for update in ordered if update.layout[1] == model]
     counts = Counter(update.layout for update in ordered)
     if len(counts) <= 1:
@@ -136,39 +136,39 @@ def of_one_layout(updates: Iterable[Update], sent: ArrayRecord | None) -> list[U
     common = max(counts, key=lambda layout: counts[layout])
     for update in ordered:
         if update.layout != common:
-            refuse(update.reply, "its records have other names or shapes than those of most replies")
+            reject(update.reply, "its records have other names or shapes than most replies")
     return [update for update in ordered if update.layout == common]
 
 
-def refuse(reply: Message, why: str) -> None:
-    """Says that a reply does not count."""
-    LOGGER.warning("agewise: reply of node %d does not count: %s", reply.metadata.src_node_id, why)
+def reject(reply: Message, why: str) -> None:
+    """Logs that a reply is rejected."""
+    LOGGER.warning("agewise: reply of node %d is rejected: %s", reply.metadata.src_node_id, why)
 
 
 def shared_metrics(updates: Sequence[Update]) -> set[str]:
-    """The metrics that all replies have, and in the same length where they are lists."""
+    """The metrics that all replies have, with the same length if they are lists."""
 
     def kinds(update: Update) -> set[tuple[str, int | None]]:
         items = update.metrics.items()
         return {(name, len(value) if isinstance(value, list) else None) for name, value in items}
 
-    everyone = [kinds(update) for update in updates]
-    return {name for name, _ in set.intersection(*everyone)} if everyone else set()
+    each = [kinds(update) for update in updates]
+    return {name for name, _ in set.intersection(*each)} if each else set()
 
 
 def for_average(
     updates: Sequence[Update], key: str, weights: Sequence[float] | None, *, named: bool
 ) -> list[Message]:
-    """The replies as FedAvg shall average them; none if they weigh nothing.
+    """The replies as FedAvg averages them; an empty list if the sum of their weights is 0.
 
-    Weights take the place of the metric that FedAvg weighs by. Only metrics that all replies have
-    are averaged. The partition id is none of them: it is left out, unless names are wanted and all
-    replies have one. The replies themselves stay as they are; the arrays are shared.
+    Weights replace the metric that FedAvg weights by. Only metrics that all replies have are
+    averaged. The partition id is removed, unless `named` is set and all replies have one. The
+    replies themselves are not changed, and arrays are shared.
     """
     common = shared_metrics(updates)
     if not named:
         common.discard(PARTITION_KEY)
-    found = [update.figure(key) for update in updates] if weights is None else weights
+    found = [update.metric(key) for update in updates] if weights is None else weights
     if math.fsum(found) <= 0:
         return []
     messages = []
@@ -187,7 +187,7 @@ def for_average(
 
 
 def move_by(share: float, old: ArrayRecord, mean: ArrayRecord) -> ArrayRecord:
-    """The model that has gone `share` of the way from `old` to `mean`."""
+    """The model `old + share * (mean - old)`."""
     moved = {}
     for name, array in mean.items():
         values, before = array.numpy(), old[name].numpy()

@@ -1,4 +1,4 @@
-"""Sketches of the updates that replies bring, for policies that look at them."""
+"""Sketches of the updates in replies, for policies that look at updates."""
 
 from collections.abc import Sequence
 
@@ -16,32 +16,34 @@ _LAST_ARRAYS = 2
 
 def sketched_arrays(model: ArrayRecord, names: Sequence[str] | None) -> list[str]:
     """The arrays of a model that are sketched: those named, or the last two."""
-    there = list(model)
+    existing = list(model)
     if names is None:
-        return there[-_LAST_ARRAYS:]
-    missing = [name for name in names if name not in there]
+        return existing[-_LAST_ARRAYS:]
+    missing = [name for name in names if name not in existing]
     if missing:
-        raise ValueError(f"sketch_arrays = {missing[0]!r}: expected arrays of the model, {there}")
+        raise ValueError(
+            f"sketch_arrays = {missing[0]!r}: expected arrays of the model, {existing}"
+        )
     return list(names)
 
 
 def sketches_of(
     updates: Sequence[Update], model: ArrayRecord, names: Sequence[str], seed: int
 ) -> dict[int, NDArray[np.float32]]:
-    """The sketch of each update, by client. Who has gone too far for 32 bits has none."""
+    """The sketch of each update, by client. A change that does not fit into 32 bits has none."""
     before = _joined(model, names)
     sketches = {}
     for update in updates:
         (trained,) = update.reply.content.array_records.values()
         try:
-            sketches[update.number] = sketch(before, _joined(trained, names), seed=seed)
+            sketches[update.client] = sketch(before, _joined(trained, names), seed=seed)
         except ValueError as error:
-            LOGGER.warning("agewise: no sketch of client %d: %s", update.number, error)
+            LOGGER.warning("agewise: no sketch of client %d: %s", update.client, error)
     return sketches
 
 
 def _joined(arrays: ArrayRecord, names: Sequence[str]) -> NDArray[np.float32]:
-    """Some arrays as one, with the numbers of each row by row."""
+    """Some arrays as one flat array, in row-major order."""
     with np.errstate(over="ignore"):
         parts = [arrays[name].numpy().astype(np.float32).reshape(-1) for name in names]
     return np.concatenate(parts)

@@ -1,9 +1,10 @@
-"""The server's side: a strategy that chooses by age and credits who came."""
+"""The server side: a strategy that selects clients by age and credits those that report."""
 
 import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -13,22 +14,22 @@ from flwr.serverapp.strategy import FedAvg, Result
 from agewise import Client, Selector
 from agewise.checks import names, positive, whole
 from agewise.flower import checkpoint
-from agewise.flower.figures import add_participation, evaluation_draw, later_rounds
+from agewise.flower.evaluation import add_participation, evaluation_draw, later_rounds
 from agewise.flower.keys import (
     AGE_KEY,
     LOGGER,
     ROUND_KEY,
     has_declined,
 )
-from agewise.flower.places import Places
+from agewise.flower.node_assignment import NodeAssignment
 from agewise.flower.replies import (
-    Asked,
+    PendingRound,
     Update,
     for_average,
     move_by,
     of_one_layout,
     read_update,
-    refuse,
+    reject,
 )
 from agewise.flower.sketches import sketched_arrays, sketches_of
 
@@ -36,31 +37,32 @@ MetricsAverage = Callable[[list[RecordDict], str], MetricRecord]
 
 
 class AgeStrategy(FedAvg):
-    """FedAvg whose clients are chosen by age.
+    """FedAvg with client selection by age.
 
-    It takes FedAvg's arguments, and these (by name):
+    It takes the arguments of FedAvg, and these by keyword:
 
-    - `clients`: how many clients there are; their partition ids are 0 to `clients - 1`.
-    - `cohort`: how many of them train in a round, on average; `round(fraction_train * clients)` if
-      not given.
+    - `clients`: the number of clients; their partition ids are 0 to `clients - 1`.
+    - `cohort`: the mean number of clients that train in a round; `round(fraction_train * clients)`
+      if not given.
     - `policy`: any policy by name, with options if it has some: `"phased(reshuffle=0.05)"`.
     - `seed`, `max_age`, `start`, `sizes`, `empty_cohort`: as in
       [`agewise.Selector`][agewise.Selector].
-    - `weighting`: how replies are weighed. Not given: by `weighted_by_key`, as FedAvg does.
-      `"uniform"`, `"data-size"` (wants `sizes`), `"draw-count"`, `"unbiased"`: with the cohort's
-      weights. The weight of those who failed is shared by those who came; `"unbiased"` moves the
-      model by the sum of the cohort's weights.
-    - `decentralised`: everyone is asked, and clients with [`age_mod`][agewise.flower.age_mod]
-      decide on their own.
-    - `loss_key`, `duration_key`, `root_mean_square_key`: the metrics of a train reply that tell its
-      loss, its seconds, and the root of the mean square of the losses of its samples.
+    - `weighting`: how replies are weighted. If not given, by `weighted_by_key` as in FedAvg.
+      `"uniform"`, `"data-size"` (requires `sizes`), `"draw-count"` and `"unbiased"` use the weights
+      of the cohort. The weight of clients that failed is distributed over those that reported;
+      `"unbiased"` moves the model by the sum of the weights of the cohort.
+    - `decentralised`: every node gets a train message, and clients with
+      [`age_mod`][agewise.flower.age_mod] decide on their own whether to train.
+    - `loss_key`, `duration_key`, `root_mean_square_key`: the metrics of a train reply that hold its
+      loss, its duration in seconds, and the root mean square of the losses of its samples.
     - `sketch_arrays`: the names of the arrays whose change is sketched for policies that look at
-      updates; the last two if not given, in most models the output layer's weights and biases.
-    - `identify_timeout`: how many seconds new nodes have to say which partition they hold.
+      updates. The default is the last two, in most models the weights and biases of the output
+      layer.
+    - `identify_timeout`: how many seconds new nodes have to state their partition id.
 
-    `min_train_nodes` is a number of nodes to wait for, like `min_available_nodes`; how many train
-    is up to the policy. The strategy goes on where it is: a second `start`, or one after
-    `load_state_dict`, continues the numbers of the rounds.
+    `min_train_nodes` is a number of nodes to wait for, like `min_available_nodes`; the policy
+    decides how many train. A second `start`, or one after `load_state_dict`, continues the round
+    numbers.
 
     >>> strategy = AgeStrategy(clients=100, cohort=15, policy="oldest-first", seed=1)
     >>> strategy.rounds_done
@@ -122,17 +124,17 @@ class AgeStrategy(FedAvg):
         if needed > clients:
             raise ValueError(
                 f"min_available_nodes or min_train_nodes = {needed}: expected at most {clients}, "
-                "the number of clients; rounds would wait for ever"
+                "the number of clients; otherwise rounds never begin"
             )
         if weighting == "data-size" and sizes is None:
             raise ValueError(
                 "sizes = None: expected the data sizes of all clients; "
-                "without a weighting, replies are weighed by their own number of examples"
+                "without a weighting, replies are weighted by their own number of examples"
             )
         if decentralised and weighting not in (None, "uniform"):
             raise ValueError(
-                f"weighting = {weighting!r}: expected None or 'uniform' where clients decide: "
-                "the server has no cohort to weigh"
+                f"weighting = {weighting!r}: expected None or 'uniform' with decentralised=True, "
+                "where the server has no cohort to weight"
             )
         self._settings: dict[str, int | str] = {
             "policy": policy,
@@ -147,7 +149,7 @@ class AgeStrategy(FedAvg):
             if not named or named != self._sketch_arrays:
                 given = self._sketch_arrays
                 raise ValueError(f"sketch_arrays = {given}: expected names of arrays, or None")
-            # Sketches of other arrays cannot be compared with those of a state.
+            # Sketches of different arrays cannot be compared.
             self._settings["sketch-arrays"] = json.dumps(self._sketch_arrays)
 
         def new_selector() -> Selector:
@@ -166,7 +168,7 @@ class AgeStrategy(FedAvg):
         self._new_selector = new_selector
         self._selector = self._new_selector()
         if decentralised:
-            # Says so if the policy cannot be decided by clients.
+            # Raises an error if clients cannot decide by this policy.
             Client(policy, clients, cohort, 0, seed, max_age=max_age, start=start)
         self.clients = clients
         self.cohort = cohort
@@ -180,17 +182,32 @@ class AgeStrategy(FedAvg):
         self.identify_timeout = identify_timeout
         self._own_train_metrics = train_metrics_aggr_fn is not None
         self._own_evaluate_metrics = evaluate_metrics_aggr_fn is not None
-        self._places = Places(clients)
-        self._asked = Asked()
-        self._evaluating = Asked()
-        # The rounds before the present `start`, which counts from 1.
+        self._assignment = NodeAssignment(clients)
+        self._training = PendingRound()
+        self._evaluating = PendingRound()
+        # The number of rounds before the current `start`, which counts from 1.
         self._before = 0
+
+    @classmethod
+    def from_run_config(cls, config: Mapping[str, object], **arguments: Any) -> Self:
+        """A strategy with the settings of a run config, which `age_mod` reads too.
+
+        The keys are `agewise-policy`, `agewise-clients`, `agewise-cohort`, `agewise-seed`,
+        `agewise-max-age`, `agewise-start` and `agewise-decentralised`. Arguments take precedence.
+
+        >>> AgeStrategy.from_run_config({"agewise-clients": 100}, cohort=15).clients
+        100
+        """
+        names = ["policy", "clients", "cohort", "seed", "max_age", "start", "decentralised"]
+        keys = {name: f"agewise-{name.replace('_', '-')}" for name in names}
+        stated: dict[str, Any] = {name: config[key] for name, key in keys.items() if key in config}
+        return cls(**(stated | arguments))
 
     # Rounds
 
     @property
     def rounds_done(self) -> int:
-        """How many rounds were played, those before `load_state_dict` included."""
+        """The number of finished rounds, including those before `load_state_dict`."""
         return self._selector.round
 
     def start(
@@ -203,11 +220,11 @@ class AgeStrategy(FedAvg):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Plays `num_rounds` more rounds.
+        """Runs `num_rounds` more rounds.
 
-        As in FedAvg, but rounds go on from `rounds_done + 1`: in the config of messages, in
-        `evaluate_fn` and in the result. The result of a run in which nobody ever reported has the
-        initial arrays.
+        As in FedAvg, but round numbers continue at `rounds_done + 1`: in the config of messages, in
+        `evaluate_fn` and in the result. The result of a run in which no client ever reported has
+        the initial arrays.
         """
         before = self.rounds_done
         if before > 0:
@@ -235,63 +252,63 @@ class AgeStrategy(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Asks the cohort of the round (everyone, where clients decide)."""
-        self._asked = Asked()
+        """The train messages to the cohort of the round (to all nodes if clients decide)."""
+        self._training = PendingRound()
         if self.fraction_train == 0.0:
             return []
-        if self._selector.wants_sketches and arrays:
-            # A wrong name is said before anybody trains.
+        if self._selector.needs.update_sketches and arrays:
+            # A wrong name is an error before any client trains.
             sketched_arrays(arrays, self._sketch_arrays)
-        owners = self._seat(grid, self.min_train_nodes)
+        nodes = self._assign(grid, self.min_train_nodes)
         weights: dict[int, float] = {}
         if self.decentralised:
-            chosen = list(owners)
+            selected = list(nodes)
         else:
             available = np.zeros(self.clients, dtype=bool)
-            available[list(owners)] = True
+            available[list(nodes)] = True
             cohort = self._selector.select(available=available)
-            chosen = [int(number) for number in cohort.ids]
+            selected = [int(client) for client in cohort.ids]
             if self.weighting is not None:
-                weights = dict(zip(chosen, map(float, cohort.weights), strict=True))
-        LOGGER.info("configure_train: Asking %d nodes (out of %d)", len(chosen), len(owners))
-        nodes = {owners[number]: number for number in chosen}
+                weights = dict(zip(selected, map(float, cohort.weights), strict=True))
+        LOGGER.info("configure_train: Asking %d nodes (out of %d)", len(selected), len(nodes))
+        clients = {nodes[client]: client for client in selected}
         group = str(self._before + server_round)
-        self._asked = Asked(group, arrays, nodes, weights)
+        self._training = PendingRound(group, arrays, clients, weights)
         ages = self._selector.ages
         return [
-            self._message(MessageType.TRAIN, group, arrays, config, node, int(ages[number]))
-            for node, number in nodes.items()
+            self._message(MessageType.TRAIN, group, arrays, config, node, int(ages[client]))
+            for node, client in clients.items()
         ]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Averages the replies that count, credits their clients and ends the round.
+        """Averages the accepted replies, credits their clients and ends the round.
 
-        A reply counts if its node was asked in this round and has not replied before, it has no
-        error, exactly one ArrayRecord with finite numbers only and one MetricRecord with a weight,
-        and the names and shapes of its arrays are those of the model. The sum is taken by increasing
-        partition id, so that it does not depend on who came first.
+        A reply is accepted if its node was asked in this round and has not replied before, it has
+        no error, exactly one ArrayRecord with finite numbers only and one MetricRecord with a
+        weight, and the names and shapes of its arrays are those of the model. The sum is taken by
+        increasing partition id, so that it does not depend on the order of the replies.
         """
-        asked, self._asked = self._asked, Asked()
-        received = asked.replies_among(replies)
-        self._places.learn(received)
-        came = [reply for reply in received if not has_declined(reply)]
-        errors = [reply for reply in came if reply.has_error()]
-        updates = self._read(came, asked, trained=True)
+        pending, self._training = self._training, PendingRound()
+        received = pending.first_replies(replies)
+        self._assignment.learn(received)
+        participating = [reply for reply in received if not has_declined(reply)]
+        errors = [reply for reply in participating if reply.has_error()]
+        updates = self._read(participating, pending, trained=True)
         counted = for_average(
             updates,
             self.weighted_by_key,
-            self._weights(updates, asked),
+            self._weights(updates, pending),
             named=self._own_train_metrics,
         )
         arrays, metrics = super().aggregate_train(self._before + server_round, [*counted, *errors])
-        if arrays is not None and self.weighting == "unbiased" and asked.arrays is not None:
-            arrays = move_by(math.fsum(asked.weights.values()), asked.arrays, arrays)
-        self._credit(updates, asked)
+        if arrays is not None and self.weighting == "unbiased" and pending.arrays is not None:
+            arrays = move_by(math.fsum(pending.weights.values()), pending.arrays, arrays)
+        self._credit(updates, pending)
         metrics = MetricRecord() if metrics is None else metrics
-        cohort = len(came) if self.decentralised else len(asked.nodes)
-        metrics["agewise-asked"] = len(asked.nodes)
+        cohort = len(participating) if self.decentralised else len(pending.clients)
+        metrics["agewise-asked"] = len(pending.clients)
         metrics["agewise-cohort"] = cohort
         metrics["agewise-reported"] = len(updates)
         add_participation(metrics, self._selector)
@@ -300,30 +317,33 @@ class AgeStrategy(FedAvg):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Asks a share of the connected clients, drawn from the seed and the round."""
-        self._evaluating = Asked()
+        """The evaluate messages to a random share of the connected clients.
+
+        The share is a function of the seed and the round.
+        """
+        self._evaluating = PendingRound()
         if self.fraction_evaluate == 0.0:
             return []
-        owners = self._seat(grid, self.min_evaluate_nodes)
-        wanted = max(int(len(owners) * self.fraction_evaluate), self.min_evaluate_nodes)
+        nodes = self._assign(grid, self.min_evaluate_nodes)
+        wanted = max(int(len(nodes) * self.fraction_evaluate), self.min_evaluate_nodes)
         group = str(self._before + server_round)
-        drawn = sorted(owners, key=lambda number: evaluation_draw(self.seed, group, number))
-        chosen = sorted(drawn[:wanted])
-        LOGGER.info("configure_evaluate: Sampled %d nodes (out of %d)", len(chosen), len(owners))
-        nodes = {owners[number]: number for number in chosen}
-        self._evaluating = Asked(group, None, nodes)
+        shuffled = sorted(nodes, key=lambda client: evaluation_draw(self.seed, group, client))
+        clients = {nodes[client]: client for client in sorted(shuffled[:wanted])}
+        LOGGER.info("configure_evaluate: Sampled %d nodes (out of %d)", len(clients), len(nodes))
+        self._evaluating = PendingRound(group, None, clients)
         return [
-            self._message(MessageType.EVALUATE, group, arrays, config, node, None) for node in nodes
+            self._message(MessageType.EVALUATE, group, arrays, config, node, None)
+            for node in clients
         ]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Averages the metrics of the replies that count, by increasing partition id."""
-        asked, self._evaluating = self._evaluating, Asked()
-        received = asked.replies_among(replies)
+        """Averages the metrics of the accepted replies, by increasing partition id."""
+        pending, self._evaluating = self._evaluating, PendingRound()
+        received = pending.first_replies(replies)
         errors = [reply for reply in received if reply.has_error()]
-        updates = self._read(received, asked, trained=False)
+        updates = self._read(received, pending, trained=False)
         named = self._own_evaluate_metrics
         counted = for_average(updates, self.weighted_by_key, None, named=named)
         return super().aggregate_evaluate(self._before + server_round, [*counted, *errors])
@@ -331,17 +351,17 @@ class AgeStrategy(FedAvg):
     # State
 
     def state_dict(self) -> dict[str, int | str]:
-        """All that has to be kept to go on later: numbers and texts, for JSON or a `ConfigRecord`.
+        """The state needed to continue later: numbers and strings, for JSON or a `ConfigRecord`.
 
-        Keep it together with the arrays of the same round, for example in `evaluate_fn`, which
+        Save it together with the arrays of the same round, for example in `evaluate_fn`, which
         `start` calls after each round.
         """
         return checkpoint.pack(self._selector, self._settings)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Goes on from the state of a strategy with the same policy, numbers and seed.
+        """Continues from the state of a strategy with the same arguments.
 
-        Anything else is a ValueError, and the strategy stays as it was.
+        A state of other arguments is a ValueError, and the strategy does not change.
         """
         self._selector = checkpoint.unpack(state, self._new_selector(), self._settings)
 
@@ -349,17 +369,17 @@ class AgeStrategy(FedAvg):
         """Logs the settings, FedAvg's first."""
         super().summary()
         LOGGER.info("\t└──> agewise:")
-        who = "each client" if self.decentralised else "the server"
-        LOGGER.info("\t\t├── Policy: '%s', decided by %s", self.policy, who)
+        decided_by = "each client" if self.decentralised else "the server"
+        LOGGER.info("\t\t├── Policy: '%s', decided by %s", self.policy, decided_by)
         LOGGER.info("\t\t├── Clients: %d, %d in a round", self.clients, self.cohort)
         weighting = f"'{self.weighted_by_key}'" if self.weighting is None else self.weighting
         LOGGER.info("\t\t├── Weights: %s", weighting)
         LOGGER.info("\t\t└── Seed: %d, rounds done: %d", self.seed, self.rounds_done)
 
-    # Who is there
+    # Nodes
 
-    def _seat(self, grid: Grid, minimum: int) -> Mapping[int, int]:
-        """Waits for enough nodes and gives each its number: the node of each number."""
+    def _assign(self, grid: Grid, minimum: int) -> Mapping[int, int]:
+        """Waits for enough nodes; returns the node of each connected client."""
         minimum = max(minimum, self.min_available_nodes)
         while len(connected := list(grid.get_node_ids())) < minimum:
             LOGGER.info(
@@ -368,11 +388,11 @@ class AgeStrategy(FedAvg):
                 minimum,
             )
             time.sleep(1)
-        # Where clients decide, the replies of the first round tell who they are.
+        # If clients decide, their replies of the first round identify them.
         if not self.decentralised or self.rounds_done > 0:
-            self._places.ask(grid, connected, self.identify_timeout)
-        self._places.settle(connected)
-        return self._places.owners
+            self._assignment.identify(grid, connected, self.identify_timeout)
+        self._assignment.assign(connected)
+        return self._assignment.nodes
 
     def _message(
         self,
@@ -383,51 +403,54 @@ class AgeStrategy(FedAvg):
         node: int,
         age: int | None,
     ) -> Message:
-        """A message with its own config; where clients decide, it tells the age one should have."""
+        """A message with its own config, which has the age of the client if clients decide."""
         own = ConfigRecord(dict(config))
         own[ROUND_KEY] = int(group)
-        if self.decentralised and age is not None and self._places.is_sure(node):
+        if self.decentralised and age is not None and self._assignment.is_identified(node):
             own[AGE_KEY] = age
         content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: own})
         return Message(content, node, kind, group_id=group)
 
-    # What came back
+    # Replies
 
-    def _read(self, replies: list[Message], asked: Asked, *, trained: bool) -> list[Update]:
-        """The replies that count, by increasing number."""
+    def _read(
+        self, replies: list[Message], pending: PendingRound, *, trained: bool
+    ) -> list[Update]:
+        """The accepted replies, by increasing client number."""
         weight_key = None if trained and self.weighting else self.weighted_by_key
         updates = []
         for reply in filter(Message.has_content, replies):
-            number = self._places.number(reply.metadata.src_node_id)
-            if number is None:
-                refuse(reply, "its node has no place")
+            client = self._assignment.partition(reply.metadata.src_node_id)
+            if client is None:
+                reject(reply, "the node has no partition id")
                 continue
-            update = read_update(number, reply, weight_key, trained=trained)
+            update = read_update(client, reply, weight_key, trained=trained)
             if isinstance(update, str):
-                refuse(reply, update)
+                reject(reply, update)
             else:
                 updates.append(update)
-        return of_one_layout(updates, asked.arrays)
+        return of_one_layout(updates, pending.arrays)
 
-    def _weights(self, updates: list[Update], asked: Asked) -> list[float] | None:
-        """The weights of the updates, unless they weigh by what they say themselves."""
+    def _weights(self, updates: list[Update], pending: PendingRound) -> list[float] | None:
+        """The weights of the updates; None if they are weighted by a metric of their own."""
         if self.weighting is None:
             return None
-        numbers = [asked.nodes[update.reply.metadata.src_node_id] for update in updates]
-        # Where clients decide there is no cohort: all weigh the same.
-        return [asked.weights.get(number, 1.0) for number in numbers]
+        clients = [pending.clients[update.reply.metadata.src_node_id] for update in updates]
+        # If clients decide there is no cohort, and all weights are equal.
+        return [pending.weights.get(client, 1.0) for client in clients]
 
-    def _credit(self, updates: list[Update], asked: Asked) -> None:
-        """Ends the round for the selector, which hears what the replies tell."""
+    def _credit(self, updates: list[Update], pending: PendingRound) -> None:
+        """Ends the round of the selector with the metrics of the replies."""
         self._selector.report(
-            [update.number for update in updates],
-            losses=[update.figure(self.loss_key) for update in updates],
-            durations=[update.figure(self.duration_key) for update in updates],
-            root_mean_squares=[update.figure(self.root_mean_square_key) for update in updates],
+            [update.client for update in updates],
+            losses=[update.metric(self.loss_key) for update in updates],
+            durations=[update.metric(self.duration_key) for update in updates],
+            root_mean_squares=[update.metric(self.root_mean_square_key) for update in updates],
         )
-        if self._selector.wants_sketches and asked.arrays:
-            # Apart from the rest, because a reply that counts may have none.
-            sketched = sketched_arrays(asked.arrays, self._sketch_arrays)
-            sketches = sketches_of(updates, asked.arrays, sketched, self.seed)
+        if self._selector.needs.update_sketches and pending.arrays:
+            # Reported separately, because an accepted reply may have no sketch.
+            sketched = sketched_arrays(pending.arrays, self._sketch_arrays)
+            sketches = sketches_of(updates, pending.arrays, sketched, self.seed)
             if sketches:
-                self._selector.note(list(sketches), sketches=np.stack(list(sketches.values())))
+                found = np.stack(list(sketches.values()))
+                self._selector.observe(list(sketches), sketches=found)

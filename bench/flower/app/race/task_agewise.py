@@ -23,7 +23,7 @@ def dataset(folder: str) -> agewise.Dataset:
 @cache
 def split(folder: str, partitions: int) -> agewise.Partition:
     """Equal shares, labels spread evenly."""
-    return agewise.partition(dataset(folder).train, clients=partitions, law="iid", seed=SPLIT_SEED)
+    return agewise.partition(dataset(folder).train, clients=partitions, distribution="iid", seed=SPLIT_SEED)
 
 
 def to_record(trainer: agewise.Trainer) -> ArrayRecord:

@@ -7,6 +7,7 @@
 //! Sigma is a figure of the ensemble: where groups freeze (n/m whole), a client's mean weight within one
 //! run is not its expectation. So E[w_i]^2 is taken from products of different seeds, which has no bias
 //! at all, neither from freezing nor from runs being finite.
+
 use crate::common::{all_policies, default_weighting, mean_and_error, play, policy, run, setting};
 use agewise_core::metrics::Participation;
 use agewise_core::theory::{PolicyTheory, WINDOW_LENGTHS};

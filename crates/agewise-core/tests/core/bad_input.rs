@@ -1,4 +1,5 @@
 //! Every bad input is an error that names the field and the value, never a panic.
+
 use crate::common::{all_policies, policy, setting};
 use agewise_core::{
     AgeLaw, Ages, Availability, Error, PolicySpec, Report, Reports, Result, Round, Seed, Selector,

@@ -1,5 +1,6 @@
 //! What holds for every policy of the field: cohorts in order, the same answer twice, exact resume, and no panic
 //! on anything that is finite.
+
 use crate::common::{default_weighting, policy, setting};
 use agewise_core::{
     Availability, Chance, Cohort, Draws, ProbeKind, Report, Seed, Selector, SelectorState, Setting,

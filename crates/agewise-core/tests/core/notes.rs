@@ -2,6 +2,7 @@
 //!
 //! Where a row is about a run, seeds are fixed, the mean over independent seeds is compared, and the
 //! standard error is the one of that mean, from the spread between seeds.
+
 use crate::common::{mean_and_error, play, policy, run, setting, skipping};
 use agewise_core::metrics::{CohortSizes, Meetings};
 use agewise_core::theory::{

@@ -2,6 +2,7 @@
 //!
 //! The continuation of `against_simulation.rs` for settings in which clients differ. Means are over
 //! independent seeds, with the standard error from the spread between them; 5 are allowed.
+
 use crate::common::{mean_and_error, play, policy, run, setting};
 use agewise_core::metrics::Intervals;
 use agewise_core::{

@@ -1,5 +1,6 @@
 //! A population that changes on the way: a policy that hears of it chooses as one that is built anew, a stored run goes
 //! on exactly, and what any policy answers is checked.
+
 use crate::common::{all_policies, policy};
 use agewise_core::{
     Availability, Error, Pick, Policy, PolicySpec, PolicyVariant, Report, Result, Round, Seed,

@@ -1,6 +1,7 @@
 //! What holds for every setting, policy, availability, dropout and seed: properties on random inputs.
 //!
 //! The cases are drawn from a fixed seed, so that a failure today is a failure tomorrow.
+
 use crate::common::{all_policies, policy};
 use agewise_core::{
     Availability, EmptyCohort, PolicySpec, Report, Seed, Selector, Setting, SettingParams, Sizes,

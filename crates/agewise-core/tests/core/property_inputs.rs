@@ -2,6 +2,7 @@
 //!
 //! What is accepted is exactly what is valid, nothing panics, text comes back, and merged accumulators are
 //! the same bits as sequential ones.
+
 use agewise_core::metrics::{
     CohortSizes, FixedSum, Intervals, Load, Meetings, WeightMoments, WindowTally,
 };

@@ -1,4 +1,5 @@
 //! The coordinator's side and the client's side agree, and a stored run goes on as if nothing had happened.
+
 use crate::common::{all_policies, play, policy, setting};
 use agewise_core::{
     Ages, Availability, Chance, Cohort, Draws, Policy, PolicySpec, Report, Reports, Round, Seed,

@@ -1,4 +1,5 @@
 //! The file formats, good and bad: every bad file is an error that says what was found, in bounded memory.
+
 use agewise_train::data::cifar::{Labels, SHAPE, read_cifar};
 use agewise_train::data::idx::{Idx, read_idx, read_idx_of};
 use flate2::Compression;

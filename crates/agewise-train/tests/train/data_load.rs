@@ -1,4 +1,5 @@
 //! Data sets from files: small ones in the true formats, and the real ones where `AGEWISE_DATA` points to them.
+
 use agewise_train::data::{
     CATALOGUE, CatalogueEntry, Checksum, ContentFile, DataError, Found, Holds, ImageShape,
     Integrity, Layout, PixelNormalization, PixelScale, PublishedFile, Subset, digest_of,

@@ -1,4 +1,5 @@
 //! Partitions: every image once, sizes as asked, and as skewed as the distribution says.
+
 use agewise_core::{Seed, SizeDistribution};
 use agewise_train::data::{
     ImageShape, Images, Partition, PartitionDistribution, PartitionParams, embedded_digits,

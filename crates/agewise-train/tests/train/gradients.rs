@@ -3,7 +3,6 @@
 //! The tolerance is 1e-4 of each tensor's norm: sums of some thousand 32-bit products are right to about 1e-6, and a
 //! wrong index, mask or factor is off by orders of magnitude more.
 
-// A failed `unwrap` is a failed test.
 use crate::reference::cases::{RELU, convolution, dense, noise, numbers, pool, spec, standardised};
 use crate::reference::check::{TOLERANCE, check_paths};
 use crate::reference::{Batch, Named, Network, distance, norm};

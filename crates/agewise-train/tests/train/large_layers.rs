@@ -1,6 +1,5 @@
 //! Layers that are large enough for the faster kernels: blocks, tiles and what is left over at their ends.
 
-// A failed `unwrap` is a failed test.
 use crate::reference::cases::{RELU, convolution, dense, noise, pool, spec, standardised};
 use crate::reference::check::check_paths;
 use crate::reference::{Batch, Network};

@@ -1,6 +1,5 @@
 //! Whole local training runs against the scalar reference, with the same order of samples.
 
-// A failed `unwrap` is a failed test.
 use crate::reference::cases::{RELU, convolution, dense, noise, pool, spec, standardised};
 use crate::reference::training::train;
 use crate::reference::{Named, distance, first_difference, norm, tensors};

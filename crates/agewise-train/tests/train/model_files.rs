@@ -1,6 +1,5 @@
 //! Files of models: what is written comes back, and what is broken is an error.
 
-// A failed `unwrap` is a failed test.
 use crate::reference::cases::{RELU, convolution, dense, pool, spec};
 use agewise_core::Seed;
 use agewise_train::data::ImageShape;

@@ -1,48 +1,39 @@
-"""The client: trains what it is sent on its own digits."""
+"""The client: trains the model that it is sent on its own digits."""
 
-from agewise.flower import age_mod, identify, identity_mod
 from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
 
-from digits_agewise.task import Settings, from_record, round_of, split, to_record, trainer
+from agewise.flower import age_mod, identify, server_round
+from digits_agewise import task
 
-# Takes what it needs to know from the run config.
-decide_alone = age_mod()
-
-
-def by_mode(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """As the run config has it: the client decides whether it trains, or only says who it is."""
-    mod = decide_alone if Settings.of(context).decentralised else identity_mod
-    return mod(message, context, call_next)
-
-
-app = identify(ClientApp(mods=[by_mode]))
+# With agewise-decentralised the client decides whether it trains; the run config has the settings.
+app = identify(ClientApp(mods=[age_mod()]))
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """One client's part of a round."""
-    settings = Settings.of(context)
-    client = int(context.node_config["partition-id"])
-    mine = split(settings.clients, settings.partition, settings.seed).of(client)
-    model = trainer(settings.model, settings.seed)
-    from_record(message.content.array_records["arrays"], model)
+    """Trains for one round."""
+    config = context.run_config
+    client, seed = int(context.node_config["partition-id"]), int(config["agewise-seed"])
+    split = task.split(int(config["agewise-clients"]), str(config["partition"]), seed)
+    model = task.trainer(str(config["model"]), seed)
+    task.from_record(message.content.array_records["arrays"], model)
     report = model.train(
-        mine,
-        epochs=settings.epochs,
-        batch=settings.batch,
-        lr=settings.lr,
+        split.of(client),
+        epochs=int(config["local-epochs"]),
+        batch=int(config["batch-size"]),
+        lr=float(config["learning-rate"]),
         # The order of the batches is a function of these three.
-        seed=settings.seed,
-        round=round_of(message),
+        seed=seed,
+        round=server_round(message),
         client=client,
     )
     metrics = MetricRecord(
         {
             "train_loss": report.loss,
-            "num-examples": len(mine),
+            "num-examples": len(split.of(client)),
             "duration": report.seconds,
         }
     )
-    return Message(RecordDict({"arrays": to_record(model), "metrics": metrics}), reply_to=message)
+    content = RecordDict({"arrays": task.to_record(model), "metrics": metrics})
+    return Message(content, reply_to=message)

@@ -1,17 +1,17 @@
-"""The server: asks who is old enough, averages, and tests the model after every round."""
+"""The server: AgeStrategy selects and aggregates; the model is evaluated after every round."""
 
-from agewise.flower import AgeStrategy
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Result
 
-from digits_agewise.task import Settings, digits, from_record, to_record, trainer
+from agewise.flower import AgeStrategy
+from digits_agewise import task
 
 app = ServerApp()
 
 
 def participation(result: Result) -> str:
-    """How evenly the clients took part: figures that AgeStrategy adds to the metrics."""
+    """The metrics of participation that AgeStrategy adds."""
     last = result.train_metrics_clientapp[max(result.train_metrics_clientapp)]
     names = {
         "agewise-jain": "Jain's index",
@@ -24,28 +24,26 @@ def participation(result: Result) -> str:
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Plays the rounds."""
-    settings = Settings.of(context)
-    model = trainer(settings.model, settings.seed)
+    """Runs all rounds."""
+    config = context.run_config
+    model = task.trainer(str(config["model"]), int(config["agewise-seed"]))
 
     def test(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-        from_record(arrays, model)
-        result = model.evaluate(digits().test)
+        task.from_record(arrays, model)
+        result = model.evaluate(task.digits().test)
         print(f"round {server_round}: accuracy {result.accuracy:.3f}", flush=True)
         return MetricRecord({"accuracy": result.accuracy, "loss": result.loss})
 
-    strategy = AgeStrategy(
-        policy=settings.policy,
-        clients=settings.clients,
-        cohort=settings.cohort,
-        seed=settings.seed,
-        decentralised=settings.decentralised,
-        # The server tests; the clients need not.
+    wait_for = int(config["wait-for"]) or int(config["agewise-clients"])
+    strategy = AgeStrategy.from_run_config(
+        config,
+        # The server evaluates the model, so clients do not have to.
         fraction_evaluate=0.0,
-        min_train_nodes=settings.wait_for,
-        min_available_nodes=settings.wait_for,
+        min_train_nodes=wait_for,
+        min_available_nodes=wait_for,
     )
-    result = strategy.start(grid, to_record(model), num_rounds=settings.rounds, evaluate_fn=test)
+    rounds = int(config["num-server-rounds"])
+    result = strategy.start(grid, task.to_record(model), num_rounds=rounds, evaluate_fn=test)
     for server_round, metrics in result.train_metrics_clientapp.items():
         asked, reported = metrics["agewise-asked"], metrics["agewise-reported"]
         print(f"round {server_round}: asked {asked}, reported {reported}", flush=True)

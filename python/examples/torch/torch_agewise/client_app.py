@@ -2,44 +2,39 @@
 
 import time
 
-from agewise.flower import age_mod, identify, identity_mod
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import ClientAppCallable
 
+from agewise.flower import age_mod, identify, server_round
 from torch_agewise import task
-from torch_agewise.task import Settings
 
-# Takes what it needs to know from the run config.
-decide_alone = age_mod()
-
-
-def by_mode(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """As the run config has it: the client decides whether it trains, or only says who it is."""
-    mod = decide_alone if Settings.of(context).decentralised else identity_mod
-    return mod(message, context, call_next)
-
-
-app = identify(ClientApp(mods=[by_mode]))
+# With agewise-decentralised the client decides whether it trains; the run config has the settings.
+app = identify(ClientApp(mods=[age_mod()]))
 
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """One client's part of a round."""
+    """Trains for one round."""
     began = time.perf_counter()
-    settings = Settings.of(context)
-    client = int(context.node_config["partition-id"])
-    server_round = task.round_of(message)
-    mine = task.tensors(task.split(settings.clients, settings.partition, settings.seed).of(client))
-    net = task.build(settings.seed)
+    config = context.run_config
+    client, seed = int(context.node_config["partition-id"]), int(config["agewise-seed"])
+    clients = int(config["agewise-clients"])
+    data = task.tensors(task.split(clients, str(config["partition"]), seed).of(client))
+    net = task.build(seed)
     net.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-    # Other batches in every round and for every client, the same in every run.
-    seed = (settings.seed * 1_000_003 + server_round) * settings.clients + client
-    loss = task.train(net, mine, settings.epochs, settings.batch, settings.lr, seed)
+    loss = task.train(
+        net,
+        data,
+        epochs=int(config["local-epochs"]),
+        batch=int(config["batch-size"]),
+        lr=float(config["learning-rate"]),
+        # Different batches in every round and for every client, the same in every run.
+        seed=(seed * 1_000_003 + server_round(message)) * clients + client,
+    )
     metrics = MetricRecord(
         {
             "train_loss": loss,
-            "num-examples": len(mine),
+            "num-examples": len(data),
             "duration": time.perf_counter() - began,
         }
     )

@@ -1,20 +1,19 @@
-"""The server: FedAvg's place is taken by AgeStrategy; the rest is as in any Flower app."""
+"""The server: AgeStrategy instead of FedAvg; the rest is as in any Flower app."""
 
-from agewise.flower import AgeStrategy
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
+from agewise.flower import AgeStrategy
 from torch_agewise import task
-from torch_agewise.task import Settings
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Plays the rounds."""
-    settings = Settings.of(context)
-    net = task.build(settings.seed)
+    """Runs all rounds."""
+    config = context.run_config
+    net = task.build(int(config["agewise-seed"]))
     unseen = task.tensors(task.digits().test)
 
     def test(server_round: int, arrays: ArrayRecord) -> MetricRecord:
@@ -23,16 +22,13 @@ def main(grid: Grid, context: Context) -> None:
         print(f"round {server_round}: accuracy {accuracy:.3f}", flush=True)
         return MetricRecord({"accuracy": accuracy, "loss": loss})
 
-    strategy = AgeStrategy(
-        policy=settings.policy,
-        clients=settings.clients,
-        cohort=settings.cohort,
-        seed=settings.seed,
-        decentralised=settings.decentralised,
-        # The server tests; the clients need not.
+    wait_for = int(config["wait-for"]) or int(config["agewise-clients"])
+    strategy = AgeStrategy.from_run_config(
+        config,
+        # The server evaluates the model, so clients do not have to.
         fraction_evaluate=0.0,
-        min_train_nodes=settings.wait_for,
-        min_available_nodes=settings.wait_for,
+        min_train_nodes=wait_for,
+        min_available_nodes=wait_for,
     )
-    first = ArrayRecord(net.state_dict())
-    strategy.start(grid, first, num_rounds=settings.rounds, evaluate_fn=test)
+    rounds = int(config["num-server-rounds"])
+    strategy.start(grid, ArrayRecord(net.state_dict()), num_rounds=rounds, evaluate_fn=test)

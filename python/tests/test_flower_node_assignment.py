@@ -1,14 +1,12 @@
-"""Which node is which client, when nodes come, go, say nothing or say the wrong thing."""
+"""The assignment of nodes to clients when nodes join, leave, or state no or a wrong partition
+id."""
 
 import pytest
+from flower_world import World, counting_app, model
+from flwr.app import ConfigRecord, Message
 
-pytest.importorskip("flwr", reason="Flower is not installed")
-
-from flower_world import World, counting_app, model  # noqa: E402
-from flwr.app import ConfigRecord, Message  # noqa: E402
-
-from agewise import Selector  # noqa: E402
-from agewise.flower import AgeStrategy, identify, identity_mod  # noqa: E402
+from agewise import Selector
+from agewise.flower import AgeStrategy, identify, identity_mod
 
 TRAIN = "train"
 
@@ -20,7 +18,7 @@ def strategy(clients: int = 8, cohort: int = 3, **more: object) -> AgeStrategy:
         policy="oldest-first",
         seed=4,
         fraction_evaluate=0.0,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
@@ -59,7 +57,7 @@ def test_a_node_that_comes_back_under_another_id_has_its_old_age() -> None:
     assert [world.partitions(TRAIN, t) for t in range(3, 7)] == played(6)[2:]
 
 
-def test_who_does_not_answer_is_asked_again() -> None:
+def test_a_node_that_does_not_answer_is_asked_again() -> None:
     world = World(identify(counting_app()), 8, 1)
     node, silent = world.node_of(5), [True]
 
@@ -79,7 +77,7 @@ def test_who_does_not_answer_is_asked_again() -> None:
     assert asked_nodes(chosen, world)
 
 
-def test_who_is_away_is_not_asked_and_grows_older() -> None:
+def test_a_disconnected_client_is_not_asked_and_its_age_grows() -> None:
     world = World(identify(counting_app()), 8, 1)
     chosen = strategy()
     away = played(1)[0][0]
@@ -91,7 +89,9 @@ def test_who_is_away_is_not_asked_and_grows_older() -> None:
     assert away in world.partitions(TRAIN, 4), "the oldest of all"
 
 
-def test_apps_that_say_nothing_get_free_places(caplog: pytest.LogCaptureFixture) -> None:
+def test_anonymous_nodes_are_assigned_unused_partition_ids(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World(counting_app(), 8, 1)
     chosen = strategy()
     chosen.start(world, model(0.0), 8)
@@ -105,7 +105,7 @@ def test_apps_that_say_nothing_get_free_places(caplog: pytest.LogCaptureFixture)
             and message.content["config"]["server-round"] == server_round
         ]
         assert [by_id.index(node) for node in asked] == expected[server_round - 1]
-    assert "8 of 8 new nodes did not say which partition they hold" in caplog.text
+    assert "8 of 8 new nodes did not state their partition id" in caplog.text
 
 
 def test_a_train_reply_moves_a_node_to_its_partition() -> None:
@@ -113,11 +113,11 @@ def test_a_train_reply_moves_a_node_to_its_partition() -> None:
     chosen = strategy()
     chosen.start(world, model(0.0), 1)
     first = world.partitions(TRAIN, 1)
-    ages = chosen._selector.ages  # noqa: SLF001
-    # Credited are the partitions that trained, not the places under which they were asked.
+    ages = chosen._selector.ages
+    # The partitions that trained are credited, not those under which the nodes were asked.
     assert [number for number in range(8) if ages[number] == 0] == sorted(first)
     chosen.start(world, model(0.0), 20)
-    # In 20 rounds everybody has said its name, so the last rounds are a rotation of all.
+    # After 20 rounds all nodes are identified, so the last rounds are a rotation of all clients.
     last = [number for t in range(17, 22) for number in world.partitions(TRAIN, t)]
     assert set(last) == set(range(8))
 
@@ -129,7 +129,7 @@ def test_two_nodes_of_one_partition(caplog: pytest.LogCaptureFixture) -> None:
     result = chosen.start(world, model(0.0), 2)
     assert result.train_metrics_clientapp[2]["agewise-reported"] == 8
     assert sorted(world.partitions(TRAIN, 2)) == list(range(8))
-    assert caplog.text.count("is left out: partition id 3 is that of node") == 1
+    assert caplog.text.count("is excluded: partition id 3 is that of node") == 1
 
 
 def test_the_second_of_two_takes_over_when_the_first_goes() -> None:
@@ -152,61 +152,63 @@ def test_a_partition_that_does_not_exist(partition: int, caplog: pytest.LogCaptu
     node = world.connect(partition)
     result = strategy(cohort=8).start(world, model(0.0), 2)
     assert result.train_metrics_clientapp[2]["agewise-reported"] == 7
-    said = f"node {node} is left out: partition id {partition}, expected 0 to 7"
+    said = f"node {node} is excluded: partition id {partition}, expected 0 to 7"
     assert caplog.text.count(said) == 1
 
 
 @pytest.mark.parametrize("partition", [None, "three", True, 2.5])
-def test_a_node_without_a_number_is_a_guest(partition: object) -> None:
+def test_a_node_without_a_partition_id_is_anonymous(partition: object) -> None:
     world = World(identify(counting_app()), 0, 1)
     for number in (0, 1, 2, 4, 5, 6, 7):
         world.connect(number)
-    guest = world.connect(partition)
+    anonymous = world.connect(partition)
     chosen = strategy(cohort=8)
-    assert asked_nodes(chosen, world)[3] == guest, "3 was free"
-    # The owner of 3 comes, and the guest makes way.
-    owner = world.connect(3)
+    assert asked_nodes(chosen, world)[3] == anonymous, "3 was unused"
+    # An identified node claims 3, so no partition id is left for the anonymous node.
+    identified = world.connect(3)
     nodes = asked_nodes(chosen, world)
-    assert nodes[3] == owner and guest not in nodes
+    assert nodes[3] == identified and anonymous not in nodes
 
 
-def test_a_guest_does_not_take_the_place_of_a_client_that_is_away() -> None:
+def test_an_anonymous_node_is_not_assigned_the_partition_id_of_a_disconnected_client() -> None:
     world = World(identify(counting_app()), 4, 1)
     chosen = strategy(cohort=8)
-    sure = asked_nodes(chosen, world)
-    world.disconnect(sure[0])
-    guest = world.connect(None)
-    assert asked_nodes(chosen, world) == [*sure[1:], guest]
+    identified = asked_nodes(chosen, world)
+    world.disconnect(identified[0])
+    anonymous = world.connect(None)
+    assert asked_nodes(chosen, world) == [*identified[1:], anonymous]
 
 
-def test_a_node_does_not_change_places_at_will() -> None:
+def test_an_identified_node_keeps_its_partition_id() -> None:
     world = World(identify(counting_app(identity_mod)), 8, 1)
     chosen = strategy(cohort=8)
-    sure = asked_nodes(chosen, world)
-    world.contexts[sure[2]].node_config["partition-id"] = 5
+    identified = asked_nodes(chosen, world)
+    world.contexts[identified[2]].node_config["partition-id"] = 5
     chosen.start(world, model(0.0), 2)
-    assert asked_nodes(chosen, world) == sure
+    assert asked_nodes(chosen, world) == identified
 
 
 def test_more_nodes_than_clients(caplog: pytest.LogCaptureFixture) -> None:
     world = World(counting_app(), 11, 1)
     result = strategy(cohort=8).start(world, model(0.0), 3)
     assert result.train_metrics_clientapp[3]["agewise-asked"] == 8
-    assert caplog.text.count("is left out: all 8 places are taken") == 3
+    assert caplog.text.count("is excluded: all 8 partition ids are assigned") == 3
 
 
-def test_a_guest_keeps_its_place_while_others_come_and_go() -> None:
+def test_an_anonymous_node_keeps_its_partition_id_while_others_join_and_leave() -> None:
     world = World(counting_app(), 4, 1)
     chosen = strategy(cohort=8)
     before = asked_nodes(chosen, world)
     gone = before[1]
     context = world.contexts.pop(gone)
     newcomer = world.connect(None, node=1)
-    seated = asked_nodes(chosen, world)
-    assert seated == [before[0], newcomer, *before[2:]]
+    assigned = asked_nodes(chosen, world)
+    assert assigned == [before[0], newcomer, *before[2:]]
     world.contexts[gone] = context
-    seated = asked_nodes(chosen, world)
-    assert seated == [before[0], newcomer, *before[2:], gone], "who is there keeps the place"
+    assigned = asked_nodes(chosen, world)
+    assert assigned == [before[0], newcomer, *before[2:], gone], (
+        "a connected node keeps its partition id"
+    )
 
 
 def test_it_waits_for_enough_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Small figures of a round: how clients have taken part, who evaluates, and which round it was."""
+"""Metrics of participation, the sample of clients that evaluate, and round numbers of results."""
 
 import dataclasses
 import hashlib
@@ -11,7 +11,7 @@ from agewise import Selector
 
 
 def add_participation(metrics: MetricRecord, selector: Selector) -> None:
-    """Adds how clients have taken part so far. A figure that is not known yet is left out."""
+    """Adds metrics of participation so far, except those that are not known yet."""
     participation = selector.metrics()
     metrics["agewise-max-age"] = int(selector.ages.max())
     figures = {
@@ -24,17 +24,17 @@ def add_participation(metrics: MetricRecord, selector: Selector) -> None:
             metrics[name] = value
 
 
-def evaluation_draw(seed: int, group: str, number: int) -> bytes:
-    """What a client draws for the evaluation of a round: the same in every run with this seed."""
-    text = f"agewise evaluate {seed} {group} {number}"
+def evaluation_draw(seed: int, group: str, client: int) -> bytes:
+    """The random draw of a client for the evaluation of a round: a function of its arguments."""
+    text = f"agewise evaluate {seed} {group} {client}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def later_rounds(result: Result, before: int, initial: ArrayRecord) -> Result:
-    """A result whose rounds are counted from before its run; the initial arrays if it has none."""
+    """A result with round numbers that start after `before`, and with arrays in any case."""
 
     def shift(metrics: dict[int, MetricRecord]) -> dict[int, MetricRecord]:
-        return {before + number: record for number, record in metrics.items()}
+        return {before + finished: record for finished, record in metrics.items()}
 
     return dataclasses.replace(
         result,
