@@ -10,11 +10,12 @@ use crate::local::{
 };
 use crate::model::{Model, ModelSpec, Tensor};
 use crate::task::{Amount, Split, Task, TaskDescription, TrainJob};
-use crate::threads::{WorkerPool, lock};
+use crate::threads::WorkerPool;
 use agewise_core::{Error, Result, Seed, SizeDistribution};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Images that are evaluated as one piece. Fixed, so that sums do not depend on the number of threads.
 const PIECE: usize = 500;
@@ -137,7 +138,7 @@ impl NativeTask {
             let expected = "a task whose images are divided among clients";
             return Err(Error::new("partition", "the images of one client", expected));
         };
-        let mut known = lock(known);
+        let mut known = known.lock();
         if let Some(partition) = known.get(&split) {
             return Ok(Arc::clone(partition));
         }

@@ -13,10 +13,10 @@ use crate::aggregation::{
 use crate::local::LocalReport;
 use crate::sketch::Sketcher;
 use crate::task::{Split, Task, TrainJob};
-use crate::threads::{Threads, lock};
+use crate::threads::Threads;
 use agewise_core::{Error, Report, Result};
+use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Bytes of buffers for rules that sort the values of all updates; results do not depend on it.
 const MEMORY: usize = 1 << 26;
@@ -144,7 +144,7 @@ impl RoundEngine {
             training.train_all();
             Ok(verdicts)
         });
-        let progress = training.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let progress = training.progress.into_inner();
         self.buffers = progress.free;
         self.buffers.extend(progress.updates.into_iter().flatten());
         let verdicts: Vec<Verdict> = verdicts?;
@@ -214,12 +214,12 @@ impl CohortTraining<'_> {
     /// The next member to be trained, with a buffer. Waits where training is far ahead of the aggregator; the member that
     /// it wants never waits.
     fn take(&self) -> Option<(usize, Vec<f32>)> {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         let rest = self.cohort.iter().enumerate().skip(progress.next);
         let (member, _) = rest.into_iter().find(|(_, member)| member.missing.is_none())?;
         progress.next = member + 1;
         while member >= progress.wanted.saturating_add(self.ahead) {
-            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut progress);
         }
         let buffer = progress.free.pop().unwrap_or_default();
         Some((member, buffer))
@@ -237,7 +237,7 @@ impl CohortTraining<'_> {
         });
         let sketcher = sketcher.filter(|_| report.is_ok());
         let sketch = sketcher.and_then(|sketcher| sketcher.sketch(self.global, &update));
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         progress.updates[member] = Some(update);
         progress.reports[member] = Some(report);
         progress.sketches[member] = sketch;
@@ -246,7 +246,7 @@ impl CohortTraining<'_> {
 
     /// Says which member's update is needed now.
     fn want(&self, member: usize) {
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         progress.wanted = progress.wanted.max(member);
         self.changed.notify_all();
     }
@@ -254,14 +254,14 @@ impl CohortTraining<'_> {
     /// The update of a member when it is there.
     fn wait_for(&self, member: usize) -> Result<Vec<f32>> {
         self.want(member);
-        let mut progress = lock(&self.progress);
+        let mut progress = self.progress.lock();
         loop {
             if let Some(report) = &progress.reports[member] {
                 report.as_ref().map_err(Clone::clone)?;
                 let gone = || Error::new("update", "released", "one that is still needed");
                 return progress.updates[member].take().ok_or_else(gone);
             }
-            progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut progress);
         }
     }
 }
@@ -285,7 +285,7 @@ impl<'a> TrainedUpdates<'a> {
             if let Some(why) = &self.training.cohort[member].missing {
                 return Err(Error::new("update", why, "a member that is not missing"));
             }
-            while self.on_demand && lock(&self.training.progress).reports[member].is_none() {
+            while self.on_demand && self.training.progress.lock().reports[member].is_none() {
                 self.training.want(member);
                 let Some((next, buffer)) = self.training.take() else {
                     break;
@@ -308,7 +308,7 @@ impl UpdateSource for TrainedUpdates<'_> {
     }
 
     fn release(&mut self, member: usize) {
-        let mut progress = lock(&self.training.progress);
+        let mut progress = self.training.progress.lock();
         let held = self.held[member].take();
         let unread = progress.updates[member].take();
         progress.free.extend(held.or(unread));
@@ -319,7 +319,7 @@ impl Drop for TrainedUpdates<'_> {
     /// However aggregation ended: no thread may wait for it, none begins with another client, and the buffers are for the
     /// next round.
     fn drop(&mut self) {
-        let mut progress = lock(&self.training.progress);
+        let mut progress = self.training.progress.lock();
         progress.free.extend(self.held.drain(..).flatten());
         progress.next = self.training.cohort.len();
         progress.wanted = usize::MAX;

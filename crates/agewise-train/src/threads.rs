@@ -1,9 +1,9 @@
 //! Work that is shared by threads, and buffers that they borrow.
 
 use agewise_core::{Error, Result};
+use parking_lot::{Condvar, Mutex};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How many threads share the work; results do not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Threads {
                     return;
                 };
                 let result = job(&mut kept, index);
-                *lock(place) = Some(result);
+                *place.lock() = Some(result);
             }
         };
         match self.0.min(jobs) {
@@ -73,16 +73,11 @@ impl Threads {
         }
         let unfinished = || Error::new("threads", "a thread ended early", "every job to be done");
         let value = |place: Mutex<Option<Result<T>>>| {
-            let result = place.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let result = place.into_inner();
             result.unwrap_or_else(|| Err(unfinished()))
         };
         results.into_iter().map(value).collect()
     }
-}
-
-/// Locks what no panic leaves half done.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Workers, each with buffers for one job at a time, that threads borrow. They are made when they are first needed and
@@ -108,7 +103,7 @@ impl<W> Default for WorkerPool<W> {
 
 impl<W> fmt::Debug for WorkerPool<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let (free, lent) = (state.free.len(), state.lent);
         write!(f, "WorkerPool {{ free: {free}, lent: {lent} }}")
     }
@@ -125,9 +120,9 @@ impl<W> WorkerPool<W> {
 
     /// Does a job with a worker: a free one, or a new one, or the next that is returned.
     pub fn with<T>(&self, make: impl FnOnce() -> W, job: impl FnOnce(&mut W) -> T) -> T {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         while state.free.is_empty() && state.lent >= self.limit {
-            state = self.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.returned.wait(&mut state);
         }
         state.lent += 1;
         let free = state.free.pop();
@@ -136,7 +131,7 @@ impl<W> WorkerPool<W> {
         let mut worker = free.unwrap_or_else(make);
         let result = job(&mut worker);
         // Not reached by a panic: a worker that is half done is not used again.
-        lock(&self.state).free.push(worker);
+        self.state.lock().free.push(worker);
         result
     }
 }
@@ -146,7 +141,7 @@ struct Loan<'a, W>(&'a WorkerPool<W>);
 
 impl<W> Drop for Loan<'_, W> {
     fn drop(&mut self) {
-        lock(&self.0.state).lent -= 1;
+        self.0.state.lock().lent -= 1;
         self.0.returned.notify_one();
     }
 }

@@ -1,99 +1,18 @@
 //! Ward's hierarchical clustering: the two clusters are joined whose union adds least to the sum of squared
-//! distances from the centres.
-//!
-//! By chains of nearest neighbours, which find the same tree in n^2 steps instead of n^3: two clusters that are
-//! nearest to each other can be joined at once, because no later union comes nearer to them than they are.
+//! distances from the centres. The tree is built by `kodama`.
+
+use kodama::{Method, linkage};
 
 /// A union of two nodes. Leaves have the numbers 0 to n-1, and the k-th union has n + k; parts come before wholes.
 pub(super) type Union = (usize, usize);
 
 /// The tree of n points, by the squares of their distances.
 pub(super) fn ward(points: usize, squared_distance: impl Fn(usize, usize) -> f64) -> Vec<Union> {
-    let mut clusters = Clusters::new(points, squared_distance);
-    let mut unions = Vec::with_capacity(points.saturating_sub(1));
-    let mut chain: Vec<usize> = Vec::new();
-    while clusters.places.len() > 1 {
-        let Some(&last) = chain.last() else {
-            chain.push(clusters.places[0]);
-            continue;
-        };
-        let before = chain.len().checked_sub(2).map(|index| chain[index]);
-        let nearest = clusters.nearest(last, before);
-        match chain.iter().position(|&place| place == nearest) {
-            None => chain.push(nearest),
-            Some(index) if index + 2 == chain.len() => {
-                chain.truncate(index);
-                unions.push((clusters.nodes[nearest], clusters.nodes[last]));
-                clusters.join(nearest, last, points + unions.len() - 1);
-            }
-            // Only where rounding has brought a union nearer than its parts were: from there on once more.
-            Some(index) => chain.truncate(index + 1),
-        }
-    }
-    unions
-}
-
-struct Clusters {
-    points: usize,
-    /// What a union of two places costs, twice: the square of the distance for single points.
-    costs: Vec<f64>,
-    /// The places that hold a cluster.
-    places: Vec<usize>,
-    /// The node and the number of points at each place.
-    nodes: Vec<usize>,
-    sizes: Vec<f64>,
-}
-
-impl Clusters {
-    fn new(points: usize, squared_distance: impl Fn(usize, usize) -> f64) -> Self {
-        let mut costs = vec![0.0; points * points];
-        for one in 0..points {
-            for other in 0..one {
-                let cost = squared_distance(one, other);
-                costs[one * points + other] = cost;
-                costs[other * points + one] = cost;
-            }
-        }
-        let numbers: Vec<usize> = (0..points).collect();
-        Self { points, costs, places: numbers.clone(), nodes: numbers, sizes: vec![1.0; points] }
-    }
-
-    fn cost(&self, one: usize, other: usize) -> f64 {
-        self.costs[one * self.points + other]
-    }
-
-    /// The nearest other place; of equally near ones the preferred one, then the first.
-    fn nearest(&self, place: usize, preferred: Option<usize>) -> usize {
-        let mut best = (preferred.unwrap_or(place), f64::INFINITY);
-        if let Some(preferred) = preferred {
-            best.1 = self.cost(place, preferred);
-        }
-        for &other in &self.places {
-            if other != place && (self.cost(place, other) < best.1 || best.0 == place) {
-                best = (other, self.cost(place, other));
-            }
-        }
-        best.0
-    }
-
-    /// Puts the union of both at the second place (the formula of Lance and Williams).
-    fn join(&mut self, gone: usize, kept: usize, node: usize) {
-        let (a, b) = (self.sizes[gone], self.sizes[kept]);
-        let between = self.cost(gone, kept);
-        self.places.retain(|&place| place != gone);
-        for &other in &self.places {
-            if other == kept {
-                continue;
-            }
-            let c = self.sizes[other];
-            let (from_gone, from_kept) = (self.cost(gone, other), self.cost(kept, other));
-            let cost = ((a + c) * from_gone + (b + c) * from_kept - c * between) / (a + b + c);
-            self.costs[kept * self.points + other] = cost;
-            self.costs[other * self.points + kept] = cost;
-        }
-        self.nodes[kept] = node;
-        self.sizes[kept] = a + b;
-    }
+    let pairs = (0..points).flat_map(|one| (one + 1..points).map(move |other| (one, other)));
+    let mut distances: Vec<f64> =
+        pairs.map(|(one, other)| squared_distance(one, other).sqrt()).collect();
+    let tree = linkage(&mut distances, points, Method::Ward);
+    tree.steps().iter().map(|step| (step.cluster1, step.cluster2)).collect()
 }
 
 #[cfg(test)]
@@ -114,7 +33,7 @@ mod tests {
         a.iter().zip(b).map(|(x, y)| (x - y).powi(2)).sum()
     }
 
-    fn by_chains(points: &Points) -> BTreeSet<Vec<usize>> {
+    fn by_linkage(points: &Points) -> BTreeSet<Vec<usize>> {
         let unions = ward(points.len(), |a, b| square(&points[a], &points[b]));
         let mut nodes: Vec<Vec<usize>> = (0..points.len()).map(|leaf| vec![leaf]).collect();
         for (one, other) in unions {
@@ -159,10 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn chains_find_the_tree_of_the_definition() {
+    fn it_is_the_tree_of_the_definition() {
         for case in 0..40 {
             let points = points(case, 2 + case as usize % 19, 1 + case as usize % 4);
-            assert_eq!(by_chains(&points), by_definition(&points), "case {case}");
+            assert_eq!(by_linkage(&points), by_definition(&points), "case {case}");
         }
     }
 
@@ -172,7 +91,7 @@ mod tests {
         for count in 0..20 {
             assert_eq!(ward(count, |_, _| 0.0).len(), count.saturating_sub(1));
             assert_eq!(ward(count, |_, _| 1.0).len(), count.saturating_sub(1));
-            by_chains(&vec![vec![1.0]; count]);
+            by_linkage(&vec![vec![1.0]; count]);
         }
     }
 }
