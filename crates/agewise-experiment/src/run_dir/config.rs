@@ -48,12 +48,12 @@ impl RunDir {
 
 /// A number that stands for everything in the parameters that the bytes of a single run depend on, and for this version
 /// of the program: what was stored under another one is not taken over. Seeds, rounds and policies are not in it, so
-/// that a run can be asked for more of them; the header of a log names its own. (FNV-1a, which is the same on every
-/// machine.)
+/// that a run can be asked for more of them; the header of a log names its own. Where clients join, more rounds mean more
+/// clients to share the data, so that rounds are in it. (FNV-1a, which is the same on every machine.)
 pub(crate) fn fingerprint(params: &ExperimentParams) -> Result<u64, ExperimentError> {
     let own = ExperimentParams {
         seeds: 0,
-        rounds: 0,
+        rounds: if params.world.join > 0.0 { params.rounds } else { 0 },
         policies: Vec::new(),
         baseline: None,
         ..params.clone()
