@@ -84,7 +84,7 @@ struct OwnArgs {
     sizes: Option<String>,
 
     /// How updates become a model: mean, median, trimmed-mean(trim=0.2), each with clip_norm=C if wished, and behind a +
-    /// momentum(beta=0.9) or adam(learning_rate=0.01) [default: mean]
+    /// momentum(beta=0.9) or adam(learning_rate=0.01)
     #[arg(long = "aggregate", value_name = "RULE", value_parser = parse::<AggregationParams>)]
     aggregation: Option<AggregationParams>,
 }
@@ -120,7 +120,7 @@ struct TrainingArgs {
     #[serde(skip)]
     epochs: Option<u32>,
 
-    /// Batches that a client trains in a round [default: 5]
+    /// Batches that a client trains in a round
     #[arg(long, allow_negative_numbers = true)]
     #[serde(skip)]
     steps: Option<u32>,

@@ -1,6 +1,6 @@
 //! `agewise data`: which data sets there are, fetching and checking them, and how clients would share them.
 
-use super::table::table;
+use super::table::{prose, table};
 use super::{Failure, count, print};
 use agewise_core::{Seed, SizeDistribution};
 use agewise_experiment::RunDir;
@@ -391,21 +391,25 @@ fn text(shown: &Shown, folder: &Path) -> String {
         [name.to_string(), number(spread.min), number(spread.median), number(spread.max)]
     };
     let rows = [row("images", out.sizes), row("classes", out.classes)];
-    let mut text = format!(
-        "{}: {} images among {} clients, partition {}, sizes {}, at least {} each, seed {}\n{}\n",
+    let title = format!(
+        "{}: {} images among {} clients, partition {}, sizes {}, at least {} each, seed {}",
         summary.dataset,
         out.images,
         out.clients,
         summary.partition,
         summary.sizes,
         summary.batch,
-        summary.seed,
-        table(["per client", "min", "median", "max"], 1..=3, rows)
+        summary.seed
     );
-    let _ = writeln!(
-        text,
+    let distance = format!(
         "Mean total variation distance between the labels of a client and all labels: {}",
         number(out.mean_distance)
+    );
+    let mut text = format!(
+        "{}\n{}\n{}\n",
+        prose(&title),
+        table(["per client", "min", "median", "max"], 1..=3, rows),
+        prose(&distance)
     );
     let _ = writeln!(text, "\nPictures: {}", folder.join("labels.png").display());
     let _ = writeln!(text, "          {}", folder.join("samples.png").display());

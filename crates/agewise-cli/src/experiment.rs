@@ -6,12 +6,14 @@ use super::{Failure, print, table};
 use agewise_core::Error;
 use agewise_experiment::run_dir;
 use agewise_experiment::{
-    Experiment, ExperimentError, ExperimentParams, RunDir, RunDirError, play, read_params,
+    Difference, Experiment, ExperimentError, ExperimentParams, RunDir, RunDirError, play,
+    read_params,
 };
 use agewise_report::{ReportError, ReportSection};
 use agewise_train::aggregation::AggregationParams;
-use agewise_train::data::folders;
+use agewise_train::data::{CatalogueEntry, Integrity, folders};
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,8 +61,10 @@ impl Kind {
         if self == other {
             return Ok(());
         }
+        let is_file = self == Self::Compare && flag.is_empty();
+        let hint = if is_file { ", or give it a table [training]" } else { "" };
         Err(Failure::BadInput(format!(
-            "{what}: is {}; expected {} (use `agewise {}{flag} {what}`)",
+            "{what}: is {}; expected {} (use `agewise {}{flag} {what}`{hint})",
             other.noun(),
             self.noun(),
             other.command()
@@ -73,7 +77,7 @@ impl Kind {
         let wrong =
             |error: &dyn std::fmt::Display| Failure::BadInput(format!("config = {shown}: {error}"));
         let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
-        let params = read_params(&text, Some(&self.defaults())).map_err(|error| wrong(&error))?;
+        let params = read_params(&text, None).map_err(|error| wrong(&error))?;
         self.check(&params, &shown.to_string(), "")?;
         Ok(params)
     }
@@ -102,9 +106,13 @@ impl Request<'_> {
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
         let (kind, run) = (self.kind, self.run);
         // The lock is held until the end.
+        let folders = self.folders();
         let (experiment, dir, _lock) = self.open(threads)?;
+        if let Some(training) = experiment.training() {
+            warn_of_altered_data(&training.data, &folders);
+        }
         let stop = stop_on_interrupt()?;
-        let progress = ProgressTable::new(&experiment, run.quiet);
+        let progress = ProgressTable::new(&experiment, threads, run.quiet);
         let results = play(&experiment, Some(&dir), threads, &progress, &stop);
         progress.finish();
         let go_on =
@@ -161,10 +169,12 @@ impl Request<'_> {
 
     fn resume(self, path: &Path) -> Result<Opened, Failure> {
         let (params, dir, lock) = self.begun_before(path, " --resume")?;
-        if params.with(&self.flags)? != params {
-            let message =
-                "resume: the run goes on as it was begun; expected no flags that change it";
-            return Err(Failure::BadInput(message.to_string()));
+        if let Some(Difference { key, before, now }) =
+            params.difference(&params.with(&self.flags)?)?
+        {
+            let expected =
+                format!("{before}: a run goes on as it was begun (--extend asks for more)");
+            return Err(Error::new(key, now, expected).into());
         }
         Ok((Experiment::new(params, &self.folders())?, dir, lock))
     }
@@ -207,6 +217,24 @@ fn hint(error: ReportError, go_on: &str) -> Failure {
             Failure::Io(format!("{error}\nNothing that was written is lost: {go_on}"))
         }
         error => error.into(),
+    }
+}
+
+/// Says on standard error that data are not those that were published, where a checksum is known: results with others
+/// cannot be compared with what is known about them.
+fn warn_of_altered_data(name: &str, folders: &[PathBuf]) {
+    let entry = CatalogueEntry::named(name).ok();
+    let files = entry.and_then(|entry| entry.verify(&entry.find_in(folders).ok()?).ok());
+    for (path, verdict) in files.into_iter().flatten() {
+        if let Integrity::Wrong { found, expected } = verdict {
+            let path = path.display();
+            // If even standard error is closed there is nobody left to warn.
+            let _ = writeln!(
+                std::io::stderr(),
+                "caution: {path}: SHA-256 {found} is not that of the published {name}, {expected}: `agewise data fetch \
+                 {name}` gets it"
+            );
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod status;
 mod swarm;
 mod table;
 mod theory;
+mod time_left;
 
 use agewise_experiment::{ExperimentError, RunDirError};
 use agewise_report::ReportError;

@@ -1,6 +1,6 @@
 //! `agewise policies`: who could train next, and which options each policy has.
 
-use super::table::table;
+use super::table::{prose, table};
 use super::{Failure, print};
 use agewise_core::{POLICIES, PolicyEntry, find_policy};
 use clap::Args;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &PoliciesArgs) -> Result<(), Failure> {
 }
 
 fn options(entry: &PolicyEntry) -> String {
-    let mut text = format!("{}: {}\n", entry.name, entry.summary);
+    let mut text = prose(&format!("{}: {}", entry.name, entry.summary)) + "\n";
     let _ = writeln!(text, "Weights, unless --weighting says otherwise: {}.", entry.weighting);
     if entry.options.is_empty() {
         text += "It has no options.\n";

@@ -1,6 +1,6 @@
 //! `agewise presets`: comparisons that have a name, and what each costs here.
 
-use super::table::table;
+use super::table::{prose, table};
 use super::{Failure, print};
 use agewise_experiment::presets::{Cost, Preset, presets};
 use clap::Args;
@@ -34,13 +34,13 @@ pub(crate) fn run(args: &PresetsArgs) -> Result<(), Failure> {
         ]
     });
     let columns = ["preset", "what", "paper: random / optimal", "a round", "all"];
-    print(&format!(
-        "{}\nTime on this machine ({} cores), from a short measurement: a round with its evaluation, and all policies with all \
-         seeds, if they need\nas many rounds as random selection (in the paper, for its own). Settings can be overridden: agewise compare \
-         --preset NAME --seeds 10\n",
-        table(columns, 2..=4, rows),
+    let note = format!(
+        "Time on this machine ({} cores), from a short measurement: a round with its evaluation, and all policies with all \
+         seeds, if they need as many rounds as random selection (in the paper, for its own). Settings can be overridden: \
+         agewise compare --preset NAME --seeds 10",
         cost.cores()
-    ))
+    );
+    print(&format!("{}\n{}\n", table(columns, 2..=4, rows), prose(&note)))
 }
 
 fn entry(preset: &Preset, cost: &Cost) -> serde_json::Value {

@@ -1,9 +1,10 @@
 //! How an experiment goes: in a terminal a table that fills in and a bar for each run under way, elsewhere a line now
 //! and then.
 
+use super::time_left::TimeLeft;
 use agewise_experiment::{Callbacks, Experiment, RoundLog, RunId};
 use agewise_train::Metric;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -33,10 +34,10 @@ struct Screen {
 struct State {
     started: Instant,
     last_line: Instant,
-    /// Rounds that are behind, those of them that were played now, and those that are left at most.
+    /// Rounds that are behind, and those that are left at most.
     behind: u64,
-    played: u64,
     left: u64,
+    time_left: TimeLeft,
     /// Rounds that are behind each run under way.
     under_way: BTreeMap<RunId, u64>,
     bars: BTreeMap<RunId, ProgressBar>,
@@ -54,18 +55,20 @@ struct Progress {
 }
 
 impl ProgressTable {
-    /// For an experiment that is about to be played.
-    pub(crate) fn new(experiment: &Experiment, quiet: bool) -> Self {
+    /// For an experiment that is about to be played with so many threads.
+    pub(crate) fn new(experiment: &Experiment, threads: usize, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal() && !quiet;
         let (params, variants) = (experiment.params(), experiment.variants().len());
-        let left = (variants as u64 * u64::from(params.seeds)).saturating_mul(params.rounds);
+        let of_variant = u64::from(params.seeds).saturating_mul(params.rounds);
+        let left = of_variant.saturating_mul(variants as u64);
+        let lanes = experiment.runs_at_once(threads).min(experiment.runs().len());
         let now = Instant::now();
         let state = State {
             started: now,
             last_line: now,
             behind: 0,
-            played: 0,
             left,
+            time_left: TimeLeft::new(lanes, vec![of_variant; variants]),
             under_way: BTreeMap::new(),
             bars: BTreeMap::new(),
             variants: vec![Progress::default(); variants],
@@ -96,6 +99,20 @@ impl ProgressTable {
     fn name(&self, id: RunId) -> String {
         let name = self.experiment.variants()[id.variant].name();
         format!("{name}, seed {}", self.experiment.seed(id.seed).0)
+    }
+
+    /// How well the time that is left is known.
+    fn about(&self) -> &'static str {
+        let stops = self.experiment.training().is_some_and(|training| training.stop_at_target);
+        if stops { "at most" } else { "about" }
+    }
+
+    /// Shows how long it will take, in a terminal.
+    fn show_time_left(&self, state: &State) {
+        if let (Some(screen), Some(seconds)) = (&self.screen, state.time_left.seconds()) {
+            let left = HumanDuration(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+            screen.total.set_message(format!("{} {left:#} left", self.about()));
+        }
     }
 
     /// A score as it is shown.
@@ -165,18 +182,20 @@ impl ProgressTable {
 
     /// Writes how far everything is, now and then.
     fn write_line(&self, state: &mut State, id: RunId, last: Option<&RoundLog>) {
-        if !self.writes_lines || state.last_line.elapsed() < LINE_EVERY || state.played == 0 {
+        if !self.writes_lines || state.last_line.elapsed() < LINE_EVERY {
             return;
         }
         state.last_line = Instant::now();
         let total = state.behind + state.left;
         let percent = 100.0 * state.behind as f64 / total as f64;
-        let seconds = state.started.elapsed().as_secs_f64() * state.left as f64;
-        let seconds = seconds / state.played as f64;
+        let Some(seconds) = state.time_left.seconds() else {
+            return;
+        };
         let round = state.under_way.get(&id).copied().unwrap_or(0);
         let mut line = format!(
-            "{} of {total} rounds ({percent:.0}%), at most {seconds:.0} s left; {}: round {round}",
+            "{} of {total} rounds ({percent:.0}%), {} {seconds:.0} s left; {}: round {round}",
             state.behind,
+            self.about(),
             self.name(id)
         );
         if let Some(score) = last.and_then(|log| self.experiment.score(log)) {
@@ -197,9 +216,10 @@ impl Screen {
         let line = |_| all.add(ProgressBar::new(1).with_style(style("  {msg}")));
         let lines = (0..variants).map(line).collect();
         let total = ProgressBar::new(rounds);
-        let total = all.add(total.with_style(style(
-            "  {wide_bar:.cyan/black} {percent:>3}%  {elapsed} gone, {eta} left",
-        )));
+        let total = all
+            .add(total.with_style(style(
+                "  {wide_bar:.cyan/black} {percent:>3}%  {elapsed} gone  {msg}",
+            )));
         Self { all, lines, total }
     }
 }
@@ -215,6 +235,7 @@ impl Callbacks for ProgressTable {
             state.behind += rounds;
             state.left = state.left.saturating_sub(rounds);
             state.under_way.insert(id, rounds);
+            state.time_left.begin(id, rounds, state.started.elapsed());
             self.take(state, id, logs);
             self.show(state, id.variant);
             if let Some(screen) = &self.screen {
@@ -233,8 +254,8 @@ impl Callbacks for ProgressTable {
     fn on_rounds(&self, id: RunId, rounds: u64, logs: &[RoundLog]) {
         self.with(|state| {
             state.behind += rounds;
-            state.played += rounds;
             state.left = state.left.saturating_sub(rounds);
+            state.time_left.advance(id, rounds, state.started.elapsed());
             *state.under_way.entry(id).or_default() += rounds;
             let last = logs.last();
             self.take(state, id, last.map_or(&[], std::slice::from_ref));
@@ -248,6 +269,7 @@ impl Callbacks for ProgressTable {
                     bar.set_message(self.score_text(score));
                 }
             }
+            self.show_time_left(state);
             self.write_line(state, id, last);
         });
     }
@@ -259,6 +281,7 @@ impl Callbacks for ProgressTable {
             let behind = state.under_way.remove(&id).unwrap_or(0);
             let saved = self.experiment.params().rounds.saturating_sub(behind);
             state.left = state.left.saturating_sub(saved);
+            state.time_left.end(id, saved);
             if let (Some(screen), Some(bar)) = (&self.screen, state.bars.remove(&id)) {
                 screen.total.set_length(state.behind + state.left);
                 screen.all.remove(&bar);

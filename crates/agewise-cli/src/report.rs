@@ -32,6 +32,10 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
 
+    /// Replace a page that exists
+    #[arg(long, requires = "out")]
+    force: bool,
+
     /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -42,6 +46,9 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     if args.runs.len() > 1 && args.out.is_none() {
         let message = "out is not given: expected --out FILE.html for a report about several runs";
         return Err(Failure::BadInput(message.to_string()));
+    }
+    if let Some(out) = &args.out {
+        check_out(out, args.force)?;
     }
     let folders = folders(args.data_dir.as_deref());
     let mut runs = Vec::with_capacity(args.runs.len());
@@ -67,10 +74,6 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
         return print(&text);
     };
-    if out.is_dir() {
-        let message = format!("out = {}: expected the name of a file, not a folder", out.display());
-        return Err(Failure::BadInput(message));
-    }
     let sections = runs.iter().map(|(dir, results)| section((dir, results)));
     let sections = sections.collect::<Result<Vec<_>, _>>()?;
     write_atomically(out, page(&sections)?.to_html().as_bytes()).map_err(|error| {
@@ -82,6 +85,20 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     })?;
     let unfinished: String = runs.iter().map(|(dir, results)| unfinished(dir, results)).collect();
     print(&format!("Report: {}\n{unfinished}", out.display()))
+}
+
+/// Refuses a name that is not one of a page, and a file that exists unless it is to be replaced.
+fn check_out(out: &Path, force: bool) -> Result<(), Failure> {
+    let expected = if out.is_dir() {
+        "the name of a file, not a folder"
+    } else if !out.extension().is_some_and(|end| end.eq_ignore_ascii_case("html")) {
+        "a name that ends in .html"
+    } else if !force && out.symlink_metadata().is_ok() {
+        "a file that does not exist yet, or --force"
+    } else {
+        return Ok(());
+    };
+    Err(agewise_core::Error::new("out", out.display(), expected).into())
 }
 
 /// A line about a run that has rounds still to be played, and how it goes on; nothing about others.

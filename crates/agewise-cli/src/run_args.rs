@@ -211,7 +211,14 @@ pub(crate) fn with_default(flag: Arg, params: &ExperimentParams) -> Arg {
     let inner = ["world", "training"].into_iter().filter_map(|name| table.get(name)?.as_table());
     let key = flag.get_id().as_str();
     let found = std::iter::once(&table).chain(inner).find_map(|table| table.get(key));
+    let work = params.training.as_ref().and_then(|training| training.local_work.split_once(' '));
     let text = match found {
+        // Flags that are written otherwise than their keys.
+        _ if key == "aggregation" => params.aggregation.to_string(),
+        None => match work.filter(|(_, unit)| *unit == key) {
+            Some((count, _)) => count.to_string(),
+            None => return flag,
+        },
         Some(Value::String(text)) => text.clone(),
         Some(Value::Array(list)) => {
             let text = |value: &Value| value.to_string().trim_matches('"').to_string();

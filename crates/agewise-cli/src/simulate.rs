@@ -13,7 +13,7 @@ const TEACHING: &str = "\
 Simulate how the policies load your clients, without training anything: the policies side by side, on common \
 random numbers, calm or with clients that are offline, drop out, join and leave.
 
-Prints a table and writes a run folder: config.toml (run it again with --config), summary.json, rounds.csv, \
+Prints a table and writes a run folder: config.toml (`agewise simulate config.toml` runs it again), summary.json, rounds.csv, \
 intervals.csv, windows.csv, figures as SVG and PNG, and report.html, one page that explains what it shows.
 
 Ctrl-C ends it with what there is; --resume RUN goes on and ends with the same bytes as if nothing had happened.";
@@ -25,6 +25,7 @@ Examples:
   agewise simulate --policy markov-optimal --start cold
   agewise simulate --clients 1e6 --cohort 150000 --rounds 200 --policy markov-optimal,oldest-first
   agewise simulate --availability on-off:20,8 --dropout 0.1 --policy markov-optimal --calibrate
+  agewise simulate my-world.toml --rounds 300
   agewise simulate --resume runs/simulate-001           go on where it was interrupted
   agewise simulate --extend runs/simulate-001 --seeds 20";
 
@@ -33,7 +34,11 @@ Examples:
 #[command(mut_args(|flag| with_default(flag, &Kind::Simulate.defaults())))]
 pub(crate) struct SimulateArgs {
     /// Start from the parameters in this file; flags override them
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "extend"])]
+    #[arg(value_name = "FILE.toml", conflicts_with_all = ["resume", "extend"])]
+    file: Option<PathBuf>,
+
+    /// The same, as it was written until version 0.1
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["resume", "extend", "file"])]
     config: Option<PathBuf>,
 
     #[command(flatten)]
@@ -65,7 +70,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
     let kind = Kind::Simulate;
     let mut flags = args.experiment.table()?;
     flags.extend(table_of(&args.own)?);
-    let mut params = args.config.as_ref().map(|path| kind.read_file(path)).transpose()?;
+    let mut params =
+        args.file.as_ref().or(args.config.as_ref()).map(|path| kind.read_file(path)).transpose()?;
     if let Some(text) = &args.own.sizes {
         let (law, list) = sizes::law_or_list(text)?;
         flags.insert("sizes".to_string(), law.into());

@@ -1,21 +1,69 @@
-//! Tables for the terminal.
+//! Tables and prose for the terminal, in lines that fit.
+//!
+//! A table of numbers that is too wide is cut into several, each with the first column; a table of words gets narrower
+//! columns, in which lines break between words. What goes into a file or a pipe is as wide as it likes, unless `COLUMNS`
+//! says otherwise.
 
 use agewise_experiment::RunDir;
 use agewise_experiment::run_dir::REPORT;
 use agewise_report::SummaryTable;
-use comfy_table::{CellAlignment, Row, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use std::fmt::Write as _;
 use std::ops::Range;
 
 /// The widest that prose gets, however wide the terminal is.
 const WIDEST_PROSE: usize = 118;
 
-/// A table with these columns, of which the numbered ones hold numbers.
-pub(crate) fn table<R: Into<Row>>(
-    columns: impl Into<Row>,
+/// Prose is not broken into lines that are shorter than this.
+const NARROWEST: usize = 20;
+
+/// A table with these columns, of which the numbered ones hold numbers. Where it would be wider than the terminal, cells
+/// of words have several lines; where even their longest words have no room, each row is a block of lines.
+pub(crate) fn table<C: ToString, R: IntoIterator<Item = C>>(
+    columns: impl IntoIterator<Item = impl ToString>,
     numbers: impl IntoIterator<Item = usize>,
     rows: impl IntoIterator<Item = R>,
-) -> Table {
+) -> String {
+    let columns = columns.into_iter().map(|column| column.to_string()).collect::<Vec<_>>();
+    let cells = |row: R| row.into_iter().map(|cell| cell.to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().map(cells).collect();
+    let width = terminal_width();
+    match column_widths(&columns, &rows, width) {
+        Some(widths) => drawn(&columns, numbers, &rows, &widths),
+        None => blocks(&columns, &rows, width),
+    }
+}
+
+/// The most characters of a cell's lines when it is not broken, and when it is broken between all words.
+fn cell_widths(cell: &str) -> (usize, usize) {
+    let longest = cell.split_whitespace().map(|word| word.chars().count()).max();
+    (cell.chars().count(), longest.unwrap_or(0))
+}
+
+/// The width of each column in a table that fits: the widest columns give way, and no word is broken. Nothing if that is
+/// not possible.
+fn column_widths(columns: &[String], rows: &[Vec<String>], width: usize) -> Option<Vec<usize>> {
+    let of = |place: usize| {
+        let cells = rows.iter().filter_map(move |row| row.get(place)).chain(columns.get(place));
+        let widths = cells.map(|cell| cell_widths(cell));
+        widths.fold((0, 0), |(whole, word), cell| (whole.max(cell.0), word.max(cell.1)))
+    };
+    let (mut widths, least): (Vec<usize>, Vec<usize>) = (0..columns.len()).map(of).unzip();
+    // Two borders, and a space at each side of a cell with another one between two cells.
+    while widths.iter().sum::<usize>() + 3 * widths.len() + 1 > width {
+        let can_shrink = (0..widths.len()).filter(|&place| widths[place] > least[place]);
+        let widest = can_shrink.max_by_key(|&place| widths[place])?;
+        widths[widest] -= 1;
+    }
+    Some(widths)
+}
+
+fn drawn(
+    columns: &[String],
+    numbers: impl IntoIterator<Item = usize>,
+    rows: &[Vec<String>],
+    widths: &[usize],
+) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_BORDERS_ONLY);
     table.set_header(columns);
@@ -25,7 +73,37 @@ pub(crate) fn table<R: Into<Row>>(
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
+    for (place, &width) in widths.iter().enumerate() {
+        if let Some(column) = table.column_mut(place) {
+            // With a space at each side.
+            let width = u16::try_from(width + 2).unwrap_or(u16::MAX);
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
+        }
+    }
+    format!("{table}")
+}
+
+/// The first cell of each row on a line of its own, and below it the others behind their headings.
+fn blocks(columns: &[String], rows: &[Vec<String>], width: usize) -> String {
+    let label = columns.iter().skip(1).map(|name| name.chars().count()).max().unwrap_or(0);
+    let block = |row: &Vec<String>| {
+        let others = columns.iter().zip(row).skip(1).filter(|(_, cell)| !cell.is_empty());
+        let lines = others.map(|(name, cell)| {
+            let room = width.saturating_sub(label + 4).max(NARROWEST);
+            let lines = wrapped(cell, room).replace('\n', &format!("\n{:1$}", "", label + 4));
+            format!("\n  {name:label$}  {lines}")
+        });
+        row.first().cloned().unwrap_or_default() + &lines.collect::<String>()
+    };
+    rows.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// A table of numbers behind a first column of names, as several tables where it would be wider than the terminal.
+pub(crate) fn numbers(columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().collect();
+    let all = NumberTable { columns: &columns, rows: &rows, pairs: 0 };
+    all.in_parts(1..columns.len(), terminal_width())
 }
 
 /// Everything that is printed at the end of an experiment.
@@ -43,7 +121,22 @@ pub(crate) fn summary(summary: &SummaryTable, dir: &RunDir) -> String {
 
 /// How many characters fit beside each other; a file has no end.
 fn terminal_width() -> usize {
-    console::Term::stdout().size_checked().map_or(usize::MAX, |(_, columns)| columns.into())
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let terminal = || console::Term::stdout().size_checked().map(|(_, columns)| columns.into());
+    asked.filter(|&columns| columns > 0).or_else(terminal).unwrap_or(usize::MAX)
+}
+
+/// Prose in lines that fit into the terminal, broken between words.
+pub(crate) fn prose(text: &str) -> String {
+    wrapped(text, terminal_width())
+}
+
+/// Prose behind a label, whose further lines begin below its first word.
+pub(crate) fn labelled(label: &str, label_width: usize, text: &str) -> String {
+    let indent = label_width + 2;
+    let width = terminal_width().saturating_sub(indent).max(NARROWEST);
+    let lines = wrapped(text, width).replace('\n', &format!("\n{:indent$}", ""));
+    format!("{label:label_width$}  {lines}")
 }
 
 /// Prose in lines that fit, broken between words.
@@ -67,40 +160,49 @@ fn wrapped(text: &str, width: usize) -> String {
 fn tables(summary: &SummaryTable, width: usize) -> String {
     let all = summary.columns.len();
     let first_end = if summary.target_columns > 2 { 1 + summary.target_columns } else { all };
-    let parts = [1..first_end, first_end..all]
-        .into_iter()
-        .flat_map(|columns| fitting(summary, columns, width));
-    parts.map(|columns| part(summary, columns)).collect()
+    let SummaryTable { columns, rows, target_columns, .. } = summary;
+    let table = NumberTable { columns, rows, pairs: *target_columns };
+    table.in_parts(1..first_end, width) + &table.in_parts(first_end..all, width)
 }
 
-/// These columns in parts that fit, as far as a single one does. The two columns of a target stay together.
-fn fitting(summary: &SummaryTable, columns: Range<usize>, width: usize) -> Vec<Range<usize>> {
-    let (mut parts, mut begin, mut end) = (Vec::new(), columns.start, columns.start);
-    while end < columns.end {
-        let next = end + if end <= summary.target_columns { 2 } else { 1 };
-        let too_wide =
-            || part(summary, begin..next).lines().any(|line| line.chars().count() > width);
-        if end > begin && too_wide() {
-            parts.push(begin..end);
-            begin = end;
+/// Numbers behind a first column of names.
+struct NumberTable<'a> {
+    columns: &'a [String],
+    rows: &'a [Vec<String>],
+    /// So many columns behind the first are pairs that stay together.
+    pairs: usize,
+}
+
+impl NumberTable<'_> {
+    /// These columns, in tables that fit as far as a single column does.
+    fn in_parts(&self, columns: Range<usize>, width: usize) -> String {
+        let (mut parts, mut begin, mut end) = (String::new(), columns.start, columns.start);
+        while end < columns.end {
+            let next = end + if end <= self.pairs { 2 } else { 1 };
+            let too_wide =
+                || self.part(begin..next).lines().any(|line| line.chars().count() > width);
+            if end > begin && too_wide() {
+                parts += &self.part(begin..end);
+                begin = end;
+            }
+            end = next;
         }
-        end = next;
+        if end > begin {
+            parts += &self.part(begin..end);
+        }
+        parts
     }
-    if end > begin {
-        parts.push(begin..end);
-    }
-    parts
-}
 
-/// The policies with some of the columns.
-fn part(summary: &SummaryTable, columns: Range<usize>) -> String {
-    let numbers = 1..=columns.len();
-    let cells = |row: &[String]| -> Vec<String> {
-        let rest = row.get(columns.clone()).unwrap_or_default();
-        row.iter().take(1).chain(rest).cloned().collect()
-    };
-    let rows = summary.rows.iter().map(|row| cells(row));
-    format!("{}\n", table(cells(&summary.columns), numbers, rows))
+    /// The first column with some of the others.
+    fn part(&self, columns: Range<usize>) -> String {
+        let numbers = 1..=columns.len();
+        let cells = |row: &[String]| -> Vec<String> {
+            let rest = row.get(columns.clone()).unwrap_or_default();
+            row.iter().take(1).chain(rest).cloned().collect()
+        };
+        let rows: Vec<Vec<String>> = self.rows.iter().map(|row| cells(row)).collect();
+        drawn(&cells(self.columns), numbers, &rows, &[]) + "\n"
+    }
 }
 
 #[cfg(test)]
@@ -174,5 +276,30 @@ mod tests {
     fn prose_breaks_between_words() {
         assert_eq!(wrapped("one two three", 7), "one two\nthree");
         assert_eq!(wrapped("incomprehensible it is", 5), "incomprehensible\nit is");
+    }
+
+    /// At any width lines fit, and no word is broken.
+    #[test]
+    fn words_in_tables_break_between_words() {
+        let columns = ["policy", "options", "what it does"].map(str::to_string);
+        let row =
+            ["round-robin", "ahead, punctual", "the next clients in order: as balanced as can be"];
+        let rows = [row.map(str::to_string).to_vec()];
+        for width in 50..90 {
+            let text = match column_widths(&columns, &rows, width) {
+                Some(widths) => drawn(&columns, [], &rows, &widths),
+                None => panic!("there is room at {width}"),
+            };
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+            let words: Vec<&str> = text.split(|c: char| c == '│' || c.is_whitespace()).collect();
+            for word in row.iter().flat_map(|cell| cell.split(' ')) {
+                assert!(words.contains(&word), "{width}: {word} in {text}");
+            }
+        }
+        assert_eq!(column_widths(&columns, &rows, 30), None);
+        assert_eq!(
+            blocks(&columns, &rows, 36),
+            "round-robin\n  options       ahead, punctual\n  what it does  the next clients in\n                order: as balanced\n                as can be"
+        );
     }
 }

@@ -3,10 +3,10 @@
 use super::run_args::EmptyCohortArg;
 use super::{Failure, count, print, sizes, table};
 use agewise_core::{EmptyCohort, PolicySpec, Seed, Setting, SettingParams, Weighting, find_policy};
+use agewise_experiment::ExperimentParams;
 use agewise_report::format::number;
 use agewise_report::theory::{PolicyReport, TheoryReport, TheoryRequest, default_policies};
 use clap::Args;
-use comfy_table::{Table, presets};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -40,22 +40,22 @@ Examples:
 #[command(about = ABOUT, long_about = TEACHING, after_help = EXAMPLES)]
 pub(crate) struct TheoryArgs {
     /// n: the number of clients [1000000, 1_000_000 and 1e6 are all fine]
-    #[arg(long, value_name = "N", default_value = "100", value_parser = count::parse,
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = ExperimentParams::default().clients,
+          value_parser = count::parse, allow_negative_numbers = true)]
     clients: u64,
 
     /// m: how many clients train in a round, on average
-    #[arg(long, value_name = "M", default_value = "15", value_parser = count::parse,
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "M", default_value_t = ExperimentParams::default().cohort,
+          value_parser = count::parse, allow_negative_numbers = true)]
     cohort: u64,
 
     /// m': the age at which an age law stops changing; older clients keep its last probability
-    #[arg(long, value_name = "AGE", default_value = "10", value_parser = count::parse,
-          allow_negative_numbers = true)]
+    #[arg(long, value_name = "AGE", default_value_t = ExperimentParams::default().max_age,
+          value_parser = count::parse, allow_negative_numbers = true)]
     max_age: u64,
 
     /// Data sizes of the clients: equal, zipf:A (the paper has 2.0), lognormal:S, or a FILE of numbers
-    #[arg(long, value_name = "LAW|FILE", default_value = "equal")]
+    #[arg(long, value_name = "LAW|FILE", default_value_t = ExperimentParams::default().sizes)]
     sizes: String,
 
     /// Policies, separated by commas; options in brackets, as in phased(reshuffle=0.05) [default: all]
@@ -71,7 +71,7 @@ pub(crate) struct TheoryArgs {
     empty_cohort: EmptyCohortArg,
 
     /// Seed for drawing the sizes
-    #[arg(long, default_value = "0", value_parser = count::parse,
+    #[arg(long, default_value_t = ExperimentParams::default().seed, value_parser = count::parse,
           allow_negative_numbers = true)]
     seed: u64,
 
@@ -145,7 +145,7 @@ fn request(args: &TheoryArgs) -> Result<TheoryRequest, Failure> {
 fn theory_table(report: &TheoryReport) -> String {
     let row = |policy: &PolicyReport| {
         let theory = &policy.theory;
-        [
+        vec![
             policy.policy.clone(),
             number(theory.mean_interval),
             number(theory.var_interval),
@@ -158,33 +158,48 @@ fn theory_table(report: &TheoryReport) -> String {
     };
     let columns =
         ["policy", "E[X]", "Var[X]", "Sigma", "weights", "cohort", "cohort sd", "longest wait"];
-    let table = table::table(columns, [1, 2, 3, 5, 6, 7], report.policies.iter().map(row));
+    let table = table::numbers(&columns, report.policies.iter().map(row));
     let (n, m) = (f64::from(report.clients), f64::from(report.cohort));
-    let mut text = format!(
-        "{} clients, {} per round, maximum age {}, sizes {}\n{table}\n\n",
+    let title = format!(
+        "{} clients, {} per round, maximum age {}, sizes {}",
         report.clients, report.cohort, report.max_age, report.sizes
     );
+    let mut text = format!("{}\n{table}\n", table::prose(&title));
     let width = report.policies.iter().map(|policy| policy.policy.len()).max().unwrap_or(0);
     for policy in &report.policies {
-        let _ = writeln!(text, "{:width$}  {}", policy.policy, explanation(policy, m));
+        text += &table::labelled(&policy.policy, width, &explanation(policy, m));
+        text.push('\n');
     }
     let fraction = (n / m).fract();
-    let _ = write!(
-        text,
-        "\nX: rounds from one selection of a client to its next; n/m = {}, least possible Var[X] {}.\n\
-         Sigma: sum of the variances of the weights; 1/m - 1/n = {} is the least with equal weights and m\n\
-         clients on average.\n",
-        number(n / m),
-        number(fraction * (1.0 - fraction)),
-        number(report.sigma_floor),
-    );
+    let mut notes = vec![
+        format!(
+            "X: rounds from one selection of a client to its next; n/m = {}, least possible Var[X] {}.",
+            number(n / m),
+            number(fraction * (1.0 - fraction))
+        ),
+        format!(
+            "Sigma: sum of the variances of the weights; 1/m - 1/n = {} is the least with equal weights and m clients on \
+             average.",
+            number(report.sigma_floor)
+        ),
+    ];
     if report.policies.iter().any(|policy| policy.theory.empty_probability > 1e-3) {
-        text += "Rounds in which nobody takes part are not rare here. A forced client is not in E[X], Var[X] and \
-                 cohort,\nand only to first order in Sigma: take these as a guide, and simulate.\n";
+        notes.push(
+            "Rounds in which no client takes part are not rare here. A forced client is not in E[X], Var[X] and cohort, and \
+             only to first order in Sigma: take these as a guide, and simulate."
+                .to_string(),
+        );
     }
     if report.policies.iter().any(|policy| !policy.theory.sigma_exact) {
-        text += "~: computed with similar sizes taken together, or over part of a long period.\n";
+        notes.push(
+            "~: computed with similar sizes taken together, or over part of a long period."
+                .to_string(),
+        );
     }
+    for note in notes {
+        let _ = write!(text, "\n{}", table::prose(&note));
+    }
+    text.push('\n');
     text
 }
 
@@ -218,16 +233,15 @@ fn cold_start_table(report: &TheoryReport) -> String {
         return "\nNone of these policies is an age law: there is no cold start to show.\n"
             .to_string();
     }
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY);
-    let names = started.iter().map(|policy| policy.policy.clone());
-    table.set_header(std::iter::once("round".to_string()).chain(names));
-    for (round, _) in started[0].cold_start.iter().enumerate() {
+    let names = started.iter().map(|policy| policy.policy.as_str());
+    let columns: Vec<&str> = std::iter::once("round").chain(names).collect();
+    let rows = (0..started[0].cold_start.len()).map(|round| {
         let cells = started.iter().map(|policy| {
             let cold = &policy.cold_start[round];
             format!("{} [{}, {}]", number(cold.mean), cold.low, cold.high)
         });
-        table.add_row(std::iter::once(round.to_string()).chain(cells));
-    }
-    format!("\nClients per round from a cold start: mean [95% range]\n{table}\n")
+        std::iter::once(round.to_string()).chain(cells).collect()
+    });
+    let table = table::numbers(&columns, rows);
+    format!("\nClients per round from a cold start: mean [95% range]\n{table}")
 }

@@ -48,7 +48,7 @@ fn the_run_folder_is_complete() -> Outcome {
     let report = String::from_utf8(found[Path::new("report.html")].clone())?;
     assert_eq!(report.matches("<svg").count(), learning.len() + load.len());
     assert!(!report.contains("https://") && !report.contains("<script"));
-    assert!(report.contains("The data"), "sentences");
+    assert!(report.contains("ignificant"), "sentences");
     assert!(report.contains("rounds to 30%") && report.contains("rounds to 60%"));
     // Times are of this machine, so they are where nothing else is.
     let timing = fs::read_to_string(run.join("timing.csv"))?;
@@ -153,13 +153,18 @@ fn several_runs_fit_into_one_report() -> Outcome {
     assert_eq!(output.status.code(), Some(2), "a report about two runs needs --out");
     let before = [files(&here.join("one"))?, files(&here.join("three"))?];
     for (runs, figures) in [(&["one", "two"][..], 22), (&["one", "three"], 17), (&["three"], 6)] {
-        let args = [&["report"], runs, &["--out", "page.html"]].concat();
+        let args = [&["report"], runs, &["--out", "page.html", "--force"]].concat();
         let output = command(&here, &args).output()?;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let page = fs::read_to_string(here.join("page.html"))?;
         assert_eq!(page.matches("<svg").count(), figures, "{runs:?}");
         let is_named = |run: &&str| page.contains(&format!(">{run}<"));
         assert!(runs.len() == 1 || runs.iter().all(is_named), "{runs:?}");
+        // Readers jump from one region to another by their labels.
+        let labels = page.split("aria-label=\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let labels: Vec<&str> = labels.collect();
+        let different: std::collections::BTreeSet<&&str> = labels.iter().collect();
+        assert_eq!(different.len(), labels.len(), "{labels:?}");
     }
     // A simulation is drawn again from its logs too.
     fs::remove_dir_all(here.join("three/figures"))?;
@@ -274,7 +279,9 @@ fn calling_the_same_few_is_not_called_even() -> Outcome {
     let output = command(&here, &["report", "run"]).output()?;
     assert!(output.status.success());
     let page = fs::read_to_string(here.join("run/report.html"))?;
-    assert!(page.contains("Nobody got there") && page.contains("The most even load: random"));
+    assert!(
+        page.contains("No run reached the target") && page.contains("The most even load: random")
+    );
     Ok(())
 }
 
@@ -285,9 +292,12 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
     fs::write(here.join("nonsense.toml"), "rounds = \"many\"\n")?;
     fs::write(here.join("inner.toml"), "[aggregation.server]\nrule = \"average\"\nbeta = 3\n")?;
     fs::write(here.join("flat.toml"), "data = \"digits\"\n")?;
+    fs::write(here.join("world.toml"), "clients = 1e2\n[world]\ndropout = 0.1\n")?;
+    fs::write(here.join("type.toml"), "rounds = 5\n[training]\nbatch = \"ten\"\n")?;
+    fs::write(here.join("coordinator.toml"), "listen = \"127.0.0.1:0\"\n[round]\nclients = 5\n")?;
     let simulated = command(&here, &["simulate", "--rounds", "5", "--out", "simulated", "--quiet"]);
     assert!({ simulated }.output()?.status.success());
-    let cases: [(&[&str], &[&str]); 36] = [
+    let cases: &[(&[&str], &[&str])] = &[
         (&["--policy", "random,age-herding(slack=3)"], &["slack", "3", "with ahead=1 only"]),
         (
             &["--policy", "random,age-herding(ahead=1, punctual=1)"],
@@ -310,7 +320,23 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
         (&["--aggregate", "average"], &["average", "expected one of mean"]),
         (&["--policy", "random+medain"], &["medain", "did you mean median?"]),
         (&["--bound", "--learning-rate", "5"], &["--learning-rate"]),
-        (&["typo.toml"], &["polices", "did you mean policies?"]),
+        (&["typo.toml"], &["line 1: polices", "did you mean policies?"]),
+        (&["world.toml"], &["a simulation without", "use `agewise simulate world.toml`"]),
+        (&["simulated/config.toml"], &["use `agewise simulate simulated/config.toml`"]),
+        (&["type.toml"], &["type.toml: line 3: training.batch = \"ten\": expected a whole number"]),
+        (&["coordinator.toml"], &["line 2: round", "`agewise coordinator --config` takes"]),
+        (&["--policy", "Random"], &["policy = Random", "did you mean random?"]),
+        (&["--policy", "FedAvg"], &["policy = FedAvg", "random is the uniform sampling of FedAvg"]),
+        (&["--policy", "random,random+mean"], &["policies = random", "each policy once"]),
+        (
+            &["--cohort", "4", "--policy", "random+trimmed-mean(trim=0.2)"],
+            &["= 0.2: expected at least 0.25"],
+        ),
+        (&["--data", "MNIST"], &["MNIST", "did you mean mnist?"]),
+        (&["--target", "90"], &["targets = 90", "did you mean 0.9, which is 90%?"]),
+        (&["--rounds", "1e18"], &["rounds = 1000000000000000000", "from 1 to 1000000"]),
+        (&["--seed", "99999999999999999999"], &["at most 9223372036854775807"]),
+        (&["--learning-rate", "0"], &["learning_rate = 0", "above 0"]),
         (&["nonsense.toml"], &["nonsense.toml", "rounds"]),
         (&["missing.toml"], &["missing.toml"]),
         (&["--policy", "rnadom"], &["policy = rnadom", "did you mean random?"]),
@@ -338,7 +364,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
         let output = compare(&here, args)?;
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
-        for word in words {
+        for word in *words {
             assert!(message.contains(word), "{args:?}: {word:?} in {message}");
         }
     }
@@ -376,7 +402,99 @@ fn training_that_diverges_says_so() -> Outcome {
     let text = succeeds(&here, &[&deep[..], &["--learning-rate", "1e10"]].concat())?;
     assert!(text.contains("Training diverged"), "{text}");
     assert!(fs::read_to_string(here.join("runs/compare-001/report.html"))?.contains("diverged"));
-    let text = small(&here, &["--learning-rate", "0"])?;
-    assert!(text.contains("nothing can be said"), "{text}");
+    let text = small(&here, &["--target", "0.99"])?;
+    assert!(
+        text.contains("never (0 of 3)") && text.contains("No run reached the target"),
+        "{text}"
+    );
+    // Runs that were to end at the target did not: their last models are compared.
+    let text = small(&here, &["--target", "0.99", "--stop-at-target"])?;
+    assert!(text.contains("final acc. %"), "{text}");
+    Ok(())
+}
+
+/// A page is written only where none was, and nothing else is taken for one.
+#[test]
+fn a_report_overwrites_nothing() -> Outcome {
+    let here = folder("compare-report-out")?;
+    let simulated = ["simulate", "--rounds", "5", "--out", "run", "--quiet"];
+    assert!(command(&here, &simulated).output()?.status.success());
+    fs::write(here.join("mine.html"), "precious")?;
+    let report =
+        |out: &[&str]| command(&here, &[&["report", "run", "--out"], out].concat()).output();
+    let config = fs::read_to_string(here.join("run/config.toml"))?;
+    for (out, words) in [
+        ("run/config.toml", "out = run/config.toml: expected a name that ends in .html"),
+        ("mine.html", "out = mine.html: expected a file that does not exist yet, or --force"),
+        ("run", "out = run: expected the name of a file"),
+    ] {
+        let output = report(&[out])?;
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(words), "{message}");
+    }
+    assert_eq!(fs::read_to_string(here.join("run/config.toml"))?, config);
+    assert_eq!(fs::read_to_string(here.join("mine.html"))?, "precious");
+    for out in [&["new.html"][..], &["mine.html", "--force"]] {
+        assert!(report(out)?.status.success());
+        assert!(fs::read_to_string(here.join(out[0]))?.starts_with("<!DOCTYPE html>"));
+    }
+    Ok(())
+}
+
+/// At 80 and at 60 columns every line fits, but for paths and commands that cannot be broken.
+#[test]
+fn tables_fit_into_the_terminal() -> Outcome {
+    let here = folder("compare-width")?;
+    let commands: [&[&str]; 7] = [
+        &["theory"],
+        &["theory", "--cold-start", "4"],
+        &["simulate", "--rounds", "20", "--seeds", "2", "--quiet", "--force", "--out", "run"],
+        &["policies"],
+        &["policies", "age-herding"],
+        &["data", "list", "--data-dir", "."],
+        &["data", "show", "--force", "--out", "shown"],
+    ];
+    for args in commands {
+        for width in [60, 80] {
+            let output = command(&here, args).env("COLUMNS", width.to_string()).output()?;
+            let text = String::from_utf8(output.stdout)?;
+            assert!(output.status.success() && !text.is_empty(), "{args:?}");
+            for line in text.lines() {
+                let words = line.split_whitespace().count();
+                let fits = line.chars().count() <= width || words <= 2;
+                assert!(fits, "{args:?} at {width}: {line}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Images whose checksum is known and another one are used, and not in silence.
+#[test]
+fn altered_data_are_announced() -> Outcome {
+    let here = folder("compare-altered")?;
+    let idx = |dimensions: &[u32], bytes: Vec<u8>| {
+        let mut file = vec![0, 0, 8, dimensions.len() as u8];
+        file.extend(dimensions.iter().flat_map(|length| length.to_be_bytes()));
+        file.extend(bytes);
+        file
+    };
+    for (name, count) in [("train", 60_000u32), ("t10k", 10_000)] {
+        let pixels = (0..count as usize * 784).map(|place| (place % 251) as u8).collect();
+        let images = idx(&[count, 28, 28], pixels);
+        let labels = idx(&[count], (0..count).map(|image| (image % 10) as u8).collect());
+        fs::write(here.join(format!("{name}-images-idx3-ubyte")), images)?;
+        fs::write(here.join(format!("{name}-labels-idx1-ubyte")), labels)?;
+    }
+    let args = ["--data", "mnist", "--data-dir", ".", "--model", "softmax", "--rounds", "1"];
+    let few = ["--seeds", "1", "--policy", "random", "--steps", "1", "--quiet", "--out", "run"];
+    let output = compare(&here, &[&args[..], &few].concat())?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    assert!(
+        message.contains("caution: ") && message.contains("agewise data fetch mnist"),
+        "{message}"
+    );
     Ok(())
 }

@@ -142,22 +142,28 @@ fn damaged_sketches_cost_time_and_nothing_else() -> Outcome {
 fn interrupted_it_ends_with_what_there_is() -> Outcome {
     let here = folder("compare-interrupted")?;
     let long = long();
-    let args = [&["compare"], &long[..], &["--out", "run", "--quiet"]].concat();
-    let mut child = command(&here, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    wait_for(&here.join("run"), 30, &mut child)?;
-    assert!(
-        std::process::Command::new("kill")
-            .args(["-INT", &child.id().to_string()])
-            .status()?
-            .success()
-    );
-    let output = child.wait_with_output()?;
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{message}");
-    assert!(message.contains("agewise compare --resume run"), "{message}");
-    let report = fs::read_to_string(here.join("run/report.html"))?;
-    assert!(report.contains("Not finished"));
-    assert!(here.join("run/summary.json").is_file());
+    let simulation = ["--clients", "2000", "--rounds", "3000", "--seeds", "400", "--cohort", "100"];
+    for signal in ["-INT", "-TERM"] {
+        for (kind, args, lines) in [("simulate", &simulation[..], 2), ("compare", &long[..], 30)] {
+            let args = [&[kind], args, &["--out", "run", "--quiet", "--force"]].concat();
+            let mut command = command(&here, &args);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            wait_for(&here.join("run"), lines, &mut child)?;
+            let kill = ["kill", signal, &child.id().to_string()].join(" ");
+            assert!(std::process::Command::new("sh").args(["-c", &kill]).status()?.success());
+            let output = child.wait_with_output()?;
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(130), "{kind} {signal}: {message}");
+            assert!(message.contains(&format!("agewise {kind} --resume run")), "{message}");
+            let report = fs::read_to_string(here.join("run/report.html"))?;
+            assert!(report.contains("Not finished"), "{kind} {signal}");
+            assert!(here.join("run/summary.json").is_file());
+            assert!(String::from_utf8(output.stdout)?.contains("Report: run/report.html"));
+            if (kind, signal) == ("simulate", "-TERM") {
+                fs::remove_dir_all(here.join("run"))?;
+            }
+        }
+    }
     succeeds(&here, &["--resume", "run"])?;
     succeeds(&here, &[&long[..], &["--out", "whole"]].concat())?;
     assert_same(&here.join("whole"), &here.join("run"))
@@ -206,9 +212,16 @@ fn more_can_be_asked_of_a_run() -> Outcome {
         assert_same(&whole, &run)?;
     }
     // Nothing but more.
-    for wrong in [["--seeds", "1"], ["--rounds", "3"], ["--batch", "11"]] {
-        let output = compare(&here, &[&["--extend", "run"][..], &wrong].concat())?;
+    for (command, wrong, words) in [
+        ("--extend", ["--seeds", "1"], "seeds = 1: expected at least the 3"),
+        ("--extend", ["--rounds", "3"], "rounds = 3: expected at least the 12"),
+        ("--extend", ["--batch", "11"], "training.batch = 11: expected 10, as in the run"),
+        ("--resume", ["--batch", "11"], "training.batch = 11: expected 10"),
+    ] {
+        let output = compare(&here, &[&[command, "run"][..], &wrong].concat())?;
+        let message = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(message.contains(words), "{message}");
         assert_same(&whole, &run)?;
     }
     Ok(())

@@ -112,9 +112,12 @@ fn the_stored_configuration_gives_the_same_bytes() -> Outcome {
         "1",
     ];
     succeeds(&here, &restless)?;
-    let again = ["--config", "first/config.toml", "--out", "second", "--threads", "3"];
+    let again = ["first/config.toml", "--out", "second", "--threads", "3"];
     succeeds(&here, &again)?;
     assert!(files(&here.join("first"))? == files(&here.join("second"))?);
+    // As it was written until version 0.1.
+    succeeds(&here, &["--config", "first/config.toml", "--out", "third"])?;
+    assert!(files(&here.join("first"))? == files(&here.join("third"))?);
     Ok(())
 }
 
@@ -266,13 +269,17 @@ fn bad_input_is_named_before_any_work() -> Outcome {
         (&["--cohort", "101"], "cohort = 101"),
         (&["--policy", "markov"], "did you mean markov-"),
         (&["--sizes", "nowhere.txt"], "sizes = nowhere.txt"),
-        (&["--config", "typo.toml"], "rownds = 5: expected one of"),
-        (&["--config", "typo.toml"], "did you mean rounds?"),
-        (&["--config", "flat.toml"], "docs/upgrading.md"),
-        (&["--config", "training.toml"], "use `agewise compare training.toml`"),
-        (&["--config", "broken.toml"], "config = broken.toml"),
-        (&["--config", "wrong.toml"], "config = wrong.toml"),
-        (&["--config", "missing.toml"], "config = missing.toml"),
+        (&["typo.toml"], "line 1: rownds = 5: expected one of"),
+        (&["typo.toml"], "did you mean rounds?"),
+        (&["flat.toml"], "docs/upgrading.md"),
+        (&["training.toml"], "use `agewise compare training.toml`"),
+        (&["broken.toml"], "config = broken.toml: line 1"),
+        (
+            &["wrong.toml"],
+            "config = wrong.toml: line 1: rounds = \"many\": expected a whole number",
+        ),
+        (&["missing.toml"], "config = missing.toml"),
+        (&["--policy", "random+median"], "aggregation of random+median = median: expected mean"),
         (&["--resume", "nothing"], "nothing: expected the folder of a run"),
     ];
     for (args, message) in cases {

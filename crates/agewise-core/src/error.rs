@@ -58,12 +58,14 @@ impl std::error::Error for Error {}
 
 /// Ends an "unknown name" message with the nearest known one, if any is near.
 fn suggest<'a>(unknown: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    // Capital letters are no other name.
+    let written = unknown.to_lowercase();
     let nearest = known
         .clone()
-        .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
+        .map(|name| (strsim::damerau_levenshtein(&written, &name.to_lowercase()), name))
         .filter(|(distance, name)| {
             // A typing error or two, or a name that was only begun.
-            *distance <= 2.max(name.len() / 3) || (unknown.len() > 2 && name.starts_with(unknown))
+            *distance <= 2.max(name.len() / 3) || (written.len() > 2 && name.starts_with(&written))
         })
         .min();
     let list = known.collect::<Vec<_>>().join(", ");
@@ -90,6 +92,7 @@ mod tests {
         let known = ["random", "markov-optimal"];
         assert!(suggest("markov-optimum", known.into_iter()).contains("did you mean markov-opt"));
         assert!(suggest("markov", known.into_iter()).contains("did you mean markov-opt"));
+        assert!(suggest("MARKOV-OPTIMAL", known.into_iter()).contains("did you mean markov-opt"));
         assert!(!suggest("zzz", known.into_iter()).contains("did you mean"));
     }
 }

@@ -7,7 +7,7 @@
 
 mod by_age;
 pub(crate) mod counters;
-mod generic;
+pub(crate) mod generic;
 mod random;
 pub(crate) mod round;
 mod shard;

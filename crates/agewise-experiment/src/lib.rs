@@ -24,13 +24,14 @@ mod scheduler;
 mod speeds;
 mod stats;
 mod summary;
+pub mod toml_file;
 mod world;
 
 pub use callbacks::{Callbacks, NoCallbacks};
 pub use error::ExperimentError;
 pub use experiment::{Experiment, ExperimentBuilder, SeedContext, Variant};
 pub use log::{RoundLog, TestScore};
-pub use params::{ExperimentParams, TrainingParams, WorldParams, read_params};
+pub use params::{Difference, ExperimentParams, TrainingParams, WorldParams, read_params};
 pub use record::{ClientRecord, CurvePoint, LoadRecord, Record, RoundRow, RunId, TrainingRecord};
 pub use results::Results;
 pub use run::{SelectionRun, SelectionSpec, TrainingRun};

@@ -7,7 +7,7 @@
 mod check;
 mod file;
 
-pub use file::read_params;
+pub use file::{Difference, read_params};
 
 use agewise_core::{EmptyCohort, Start, Weighting};
 use agewise_train::data::PixelScale;

@@ -245,6 +245,17 @@ impl RunDir {
         }
     }
 
+    /// The names of what is in a directory of the run, in order; none if it is not there.
+    pub(crate) fn names(&self, name: &str) -> Result<Vec<String>> {
+        let entries =
+            self.read_with(name, |path| fs::read_dir(path)?.collect::<io::Result<Vec<_>>>())?;
+        let names =
+            entries.into_iter().flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        Ok(names)
+    }
+
     /// Removes a file or a directory inside the run, if it is there.
     pub fn remove(&self, name: &str) -> Result<()> {
         let path = self.0.join(name);

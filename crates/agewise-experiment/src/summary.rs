@@ -107,9 +107,10 @@ impl Summary {
         };
         let finished: Vec<Vec<&Record>> = (0..experiment.variants().len()).map(of).collect();
         let task = experiment.task().map(|task| task.describe());
+        let at_the_end = ends_late(experiment, &finished);
         let policies = finished.iter().enumerate().map(|(place, runs)| {
             let theory = experiment.theory(place)?;
-            Ok(summarise(experiment, &experiment.variants()[place], runs, theory))
+            Ok(summarise(experiment, &experiment.variants()[place], runs, at_the_end, theory))
         });
         Ok(Self {
             data: task.as_ref().map(|task| task.data.clone()),
@@ -123,7 +124,7 @@ impl Summary {
             finished_runs: records.iter().filter(|record| record.finished).count(),
             runs: records.len(),
             policies: policies.collect::<Result<_>>()?,
-            pairs: pairs::all(experiment, &finished),
+            pairs: pairs::all(experiment, &finished, at_the_end),
         })
     }
 
@@ -147,6 +148,17 @@ impl Summary {
         let last = measures().find(|measure| measure.is_rounds());
         last.or_else(|| measures().find(|measure| measure.is_area()))
     }
+}
+
+/// Whether all runs went on to the last round, so that their last models can be compared: where runs end at the target,
+/// those that reach it have equally good ones.
+fn ends_late(experiment: &Experiment, finished: &[Vec<&Record>]) -> bool {
+    let stops = experiment.training().is_some_and(|training| training.stop_at_target);
+    let target = experiment.targets().last();
+    let reaches = |record: &&Record| {
+        record.training.as_ref().zip(target).is_some_and(|(run, &to)| run.rounds_to(to).is_some())
+    };
+    !stops || !finished.iter().flatten().any(reaches)
 }
 
 /// A mean over the finished runs of a variant, where any of them has the value.
@@ -189,12 +201,11 @@ impl Means<'_> {
         });
     }
 
-    fn of_training(&mut self, experiment: &Experiment) {
-        let Some(training) = &experiment.params().training else {
+    fn of_training(&mut self, experiment: &Experiment, at_the_end: bool) {
+        if experiment.training().is_none() {
             return;
-        };
-        // Where runs end at the target, their last models are equally good.
-        if !training.stop_at_target {
+        }
+        if at_the_end {
             let accuracy = experiment.metric() == Metric::Accuracy;
             let (last, area) =
                 if accuracy { ("final_accuracy", "area") } else { ("final_loss", "mean_loss") };
@@ -215,11 +226,12 @@ fn summarise(
     experiment: &Experiment,
     variant: &Variant,
     runs: &[&Record],
+    at_the_end: bool,
     theory: Option<PolicyTheory>,
 ) -> VariantSummary {
     let mut means = Means { runs, means: BTreeMap::new() };
     means.of_load();
-    means.of_training(experiment);
+    means.of_training(experiment, at_the_end);
     let loads = || runs.iter().filter_map(|record| record.load.as_ref());
     let rounds_to = |&target: &f64| {
         let each = runs.iter().map(|record| record.training.as_ref()?.rounds_to(target));

@@ -4,7 +4,7 @@
 
 mod selector;
 
-pub(crate) use selector::{OLDEST, Selected, WorldSelector};
+pub(crate) use selector::{Movements, OLDEST, Selected, WorldSelector, calibration};
 
 use agewise_core::{Chance, Draws, Error, Result, Seed, Stream};
 use std::fmt;

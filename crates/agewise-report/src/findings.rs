@@ -5,6 +5,9 @@ use crate::section::ReportSection;
 use agewise_experiment::{Interval, Measure, Pair, RoundsTo, Summary, VariantSummary, Verdict};
 use std::fmt::Write as _;
 
+/// With fewer seeds, Student's intervals are several times wider than with many.
+const FEW_SEEDS: u32 = 4;
+
 /// An effect with its unit.
 fn amount(pair: &Pair, points: &str) -> String {
     let unit = match pair.measure {
@@ -68,16 +71,15 @@ pub(crate) fn finding(pair: &Pair, comparisons: usize) -> String {
     let (alone, adjusted) = (chance(pair.p_value), chance(pair.p_adjusted));
     let sentence = match pair.verdict {
         Verdict::Supported if comparisons > 1 => format!(
-            "The data support that {seen}: {evidence} ({alone}, {adjusted} when all {comparisons} comparisons are allowed \
-             for)."
+            "Significant: {seen}: {evidence} ({alone}; {adjusted} after Holm correction for {comparisons} comparisons)."
         ),
-        Verdict::Supported => format!("The data support that {seen}: {evidence} ({alone})."),
+        Verdict::Supported => format!("Significant: {seen}: {evidence} ({alone})."),
         Verdict::OnlyAlone => format!(
-            "Taken alone, the data support that {seen}: {evidence} ({alone}); among {comparisons} comparisons that may be \
-             chance ({adjusted})."
+            "Not significant after Holm correction for {comparisons} comparisons ({adjusted}), but without it ({alone}): \
+             {seen}: {evidence}."
         ),
         Verdict::NotSupported => format!(
-            "The data do not support a difference between {policy} and {other} in the {measure}: {evidence}."
+            "No significant difference between {policy} and {other} in the {measure}: {evidence}."
         ),
         Verdict::TooFew => {
             format!(
@@ -116,42 +118,57 @@ impl ReportSection<'_> {
     fn learning_finding(&self, measure: Measure) -> String {
         let pairs: Vec<&Pair> =
             self.with_baseline().filter(|pair| pair.measure == measure).collect();
-        if !pairs.is_empty() && pairs.iter().all(|pair| is_without_result(pair)) {
-            return format!("Nobody got there: nothing can be said about the {measure}.");
-        }
-        let (good, bad) = supported(&pairs);
-        let open = pairs.len() - good.len() - bad.len();
-        let found = differences(&good, &bad, usize::MAX);
-        let mut text = format!(
-            "Measured by {measure}, against {}: {}.",
-            self.summary.baseline,
-            found.unwrap_or_else(|| self.no_difference(&pairs))
-        );
-        if open > 0 && open < pairs.len() {
+        let mut text = if !pairs.is_empty() && pairs.iter().all(|pair| is_without_result(pair)) {
+            format!(
+                "No run reached the target, so the {measure} cannot be compared: lower --target or raise --rounds."
+            )
+        } else {
+            let (good, bad) = supported(&pairs);
+            let open = pairs.len() - good.len() - bad.len();
+            let found = differences(&good, &bad, usize::MAX);
+            let found = found.unwrap_or_else(|| self.no_difference(&pairs));
+            let text =
+                format!("Measured by {measure}, against {}: {found}.", self.summary.baseline);
             let noun = if open == 1 { "policy" } else { "policies" };
-            let _ = write!(text, " For {open} {noun} the data support no difference.");
-        }
-        if pairs.iter().any(|pair| pair.verdict == Verdict::TooFew) {
-            text += " One seed cannot tell chance from difference: use --seeds.";
-        }
+            match open {
+                open if open > 0 && open < pairs.len() => {
+                    format!("{text} For {open} {noun} there is no significant difference.")
+                }
+                _ => text,
+            }
+        };
+        text += self.advice();
         let elsewhere = self.in_other_measures(measure);
         if !elsewhere.is_empty() {
             let elsewhere = elsewhere.join("; ");
-            let _ = write!(text, " In other measures they support differences: {elsewhere}.");
+            let _ = write!(text, " Significant in other measures: {elsewhere}.");
         }
         text
+    }
+
+    /// What to do where there are too few seeds for intervals that say anything.
+    fn advice(&self) -> &'static str {
+        match self.summary.seeds {
+            1 => " One seed cannot tell a difference from chance: use --seeds 5 or more.",
+            2..FEW_SEEDS => {
+                " So few seeds give intervals that are too wide to decide anything: use --seeds 5 or more \
+                 (--extend adds seeds to this run)."
+            }
+            _ => "",
+        }
     }
 
     /// Why there is no difference to speak of.
     fn no_difference(&self, pairs: &[&Pair]) -> String {
         let alone = pairs.iter().filter(|pair| pair.verdict == Verdict::OnlyAlone).count();
         let Some(pair) = pairs.first().filter(|_| alone > 0) else {
-            return "the data support no difference".to_string();
+            return "no significant difference".to_string();
         };
         let of_measure = |other: &&Pair| other.measure == pair.measure;
         let all = self.summary.pairs.iter().filter(of_measure).count();
+        let verb = if alone == 1 { "is" } else { "are" };
         format!(
-            "no significant difference after Holm correction for {all} comparisons; {alone} would be without it"
+            "no significant difference after Holm correction for {all} comparisons; {alone} {verb} significant without it"
         )
     }
 
@@ -208,26 +225,31 @@ fn mean(policy: &VariantSummary, name: &str) -> Option<f64> {
     policy.means.get(name).map(|estimate| estimate.mean)
 }
 
-/// A sentence about who has the most even load. Var[X] alone would praise a policy that calls the same few clients at
-/// even intervals and all others never, so the shares of the work have to be as even as any.
+/// A sentence about who has the most even load, by the measure that decides: Jain's index of how often clients took part,
+/// and among those that are equal in it, Var[X]. Var[X] alone would praise a policy that calls the same few clients at even
+/// intervals and all others never.
 fn even_load(summary: &Summary) -> String {
-    let load =
-        |policy: &VariantSummary| Some((mean(policy, "jain")?, mean(policy, "var_interval")?));
-    let loads: Vec<((f64, f64), &str)> = summary
-        .policies
+    let of = |name| move |policy: &'_ VariantSummary| mean(policy, name);
+    let jain = of("jain");
+    let fairest = summary.policies.iter().filter_map(jain).fold(0.0, f64::max);
+    let is_fair =
+        |policy: &&VariantSummary| jain(policy).is_some_and(|jain| jain >= 0.99 * fairest);
+    let fair: Vec<&VariantSummary> = summary.policies.iter().filter(is_fair).collect();
+    let names: Vec<&str> = fair.iter().map(|policy| policy.policy.as_str()).collect();
+    let index = format!("Jain's index of {}", number((1e3 * fairest).round() / 1e3));
+    let variances = fair
         .iter()
-        .filter_map(|policy| Some((load(policy)?, policy.policy.as_str())))
-        .collect();
-    let fairest = loads.iter().map(|((jain, _), _)| *jain).fold(0.0, f64::max);
-    let fair: Vec<(f64, &str)> = loads
-        .into_iter()
-        .filter(|((jain, _), _)| *jain >= 0.99 * fairest)
-        .map(|((_, variance), name)| (variance, name))
-        .collect();
-    let Some((least, names)) = least(&fair) else {
-        return String::new();
-    };
-    format!("The most even load: {names}, with Var[X] = {} rounds squared.", number(least))
+        .filter_map(|policy| Some((mean(policy, "var_interval")?, policy.policy.as_str())));
+    match (names.len(), least(&variances.collect::<Vec<_>>())) {
+        (0, _) => String::new(),
+        (1, _) | (_, None) => format!("The most even load: {}, with {index}.", listed(&names)),
+        (_, Some((variance, best))) => format!(
+            "The most even load: {best}, with the least Var[X] ({} rounds squared) of the {} policies with the highest \
+             {index}.",
+            number(variance),
+            names.len()
+        ),
+    }
 }
 
 fn least_sigma(summary: &Summary) -> String {
@@ -282,9 +304,11 @@ fn p_value(p: f64) -> String {
 /// Rounds to a target: median, interval, and who got there.
 pub(crate) fn rounds(rounds: &RoundsTo) -> String {
     let all = &rounds.rounds;
-    let value = |rounds: f64| if rounds.is_finite() { number(rounds) } else { "∞".to_string() };
+    let value = |rounds: f64| if rounds.is_finite() { number(rounds) } else { "never".to_string() };
     let median = all.median.map_or("never".to_string(), number);
-    let interval = all.interval.map_or(String::new(), |Interval { low, high }| {
+    // Where no run got there, the interval says nothing that "never" does not say.
+    let interval = all.interval.filter(|interval| interval.low.is_finite());
+    let interval = interval.map_or(String::new(), |Interval { low, high }| {
         format!(" [{}, {}]", value(low), value(high))
     });
     let reached = if all.reached == all.runs {
@@ -299,7 +323,7 @@ pub(crate) fn rounds(rounds: &RoundsTo) -> String {
 pub(crate) fn support(pair: &Pair) -> &'static str {
     match pair.verdict {
         Verdict::Supported => "yes",
-        Verdict::OnlyAlone => "only alone",
+        Verdict::OnlyAlone => "only without correction",
         Verdict::NotSupported => "no",
         Verdict::TooFew => "too few seeds",
     }
@@ -328,19 +352,20 @@ mod tests {
     fn a_sentence_says_what_the_data_support() {
         assert_eq!(
             finding(&pair(Verdict::Supported, -3.5), 4),
-            "The data support that a needs fewer rounds to 90% than b: -3.5% [-4.5, -2.5] over 10 common seeds \
-             (p = 0.0030, p = 0.012 when all 4 comparisons are allowed for)."
+            "Significant: a needs fewer rounds to 90% than b: -3.5% [-4.5, -2.5] over 10 common seeds \
+             (p = 0.0030; p = 0.012 after Holm correction for 4 comparisons)."
         );
         assert_eq!(
             finding(&pair(Verdict::NotSupported, 0.5), 4),
-            "The data do not support a difference between a and b in the rounds to 90%: +0.5% [-0.5, +1.5] over 10 \
-             common seeds."
+            "No significant difference between a and b in the rounds to 90%: +0.5% [-0.5, +1.5] over 10 common seeds."
         );
         let limited = Pair { at_limit: 2, ..pair(Verdict::OnlyAlone, 12.3) };
         let sentence = finding(&limited, 6);
-        assert!(sentence.starts_with("Taken alone, the data support that a needs more rounds"));
         assert!(
-            sentence.contains("among 6 comparisons that may be chance (p = 0.012)"),
+            sentence.starts_with(
+                "Not significant after Holm correction for 6 comparisons (p = 0.012), but without it (p = 0.0030): a \
+                 needs more rounds"
+            ),
             "{sentence}"
         );
         assert!(sentence.ends_with(
@@ -348,10 +373,63 @@ mod tests {
         ));
         let loss = Pair { measure: Measure::MeanLoss, ..pair(Verdict::Supported, -0.5) };
         let sentence = finding(&loss, 1);
-        assert!(
-            sentence.starts_with("The data support that the mean loss over the rounds is lower")
-        );
+        assert!(sentence.starts_with("Significant: the mean loss over the rounds is lower"));
         assert!(sentence.contains(": -0.5 [-1.5, +0.5] over"), "{sentence}");
         assert!(supported(&[&loss]).1.is_empty(), "a lower loss is better");
+    }
+
+    #[test]
+    fn never_is_a_word_and_not_an_interval() {
+        let to = |each: &[Option<u64>]| {
+            rounds(&RoundsTo { target: 0.9, rounds: agewise_experiment::RoundsToTarget::of(each) })
+        };
+        assert_eq!(to(&[None, None, None]), "never (0 of 3)");
+        assert_eq!(to(&[Some(10), None, Some(20), Some(30), None]), "30 [10, never] (3 of 5)");
+        assert_eq!(to(&[Some(7), Some(7)]), "7 [7, 7]");
+    }
+
+    fn load(policy: &str, jain: f64, variance: f64) -> VariantSummary {
+        let mean = |mean| agewise_experiment::Estimate { mean, half_width: None };
+        VariantSummary {
+            policy: policy.to_string(),
+            weighting: agewise_core::Weighting::Uniform,
+            start: agewise_core::Start::Cold,
+            aggregation: None,
+            runs: 1,
+            rounds_to: Vec::new(),
+            means: [("jain", mean(jain)), ("var_interval", mean(variance))].into(),
+            cohort_min: None,
+            cohort_max: None,
+            longest_wait: None,
+            window_sd: [].into(),
+            theory: None,
+        }
+    }
+
+    /// The measure that is quoted is the one by which the policies that are named are the best.
+    #[test]
+    fn the_most_even_load_quotes_what_decided() {
+        let summary = |policies: Vec<VariantSummary>| Summary {
+            data: None,
+            model: None,
+            clients: 10,
+            cohort: 2,
+            max_age: 5,
+            rounds: 5,
+            seeds: 1,
+            baseline: String::new(),
+            finished_runs: 1,
+            runs: 1,
+            policies,
+            pairs: Vec::new(),
+        };
+        // The first one has the least Var[X], for it calls the same few.
+        let few = summary(vec![load("few", 0.3, 0.0), load("all", 0.9, 4.0)]);
+        assert_eq!(even_load(&few), "The most even load: all, with Jain's index of 0.9.");
+        let both = summary(vec![load("a", 0.9, 4.0), load("b", 0.899, 3.0), load("c", 0.5, 1.0)]);
+        let words =
+            "The most even load: b, with the least Var[X] (3 rounds squared) of the 2 policies";
+        assert!(even_load(&both).starts_with(words), "{}", even_load(&both));
+        assert_eq!(even_load(&summary(Vec::new())), "");
     }
 }

@@ -169,8 +169,7 @@ impl ReportSection<'_> {
         ));
         methods.push(
             "Changes and differences: the two policies under the same seed make a pair. Student's t on the logarithms of the \
-             ratios of rounds, or on the differences of accuracies. \"All comparisons allowed for\" is Holm's method over all \
-             pairs of policies."
+             ratios of rounds, or on the differences of accuracies. The Holm correction is over all pairs of policies."
                 .to_string(),
         );
         let score = self.score_name();

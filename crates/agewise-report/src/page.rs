@@ -75,14 +75,13 @@ impl ReportSection<'_> {
         }
         page = self.tables().into_iter().fold(page, Page::table);
         if self.trains() {
-            page = self.findings(heading(page, "What the data support"));
+            page = self.findings(heading(page, "Which differences are significant"));
         }
         for figure in figures {
             page = heading(page, figure.heading).figure(&figure.figure, &figure.reading);
         }
         page = heading(page, "How this was measured").list(self.methods());
-        let again = if self.trains() { "compare" } else { "simulate --config" };
-        let summary = format!("config.toml (agewise {again} config.toml)");
+        let summary = format!("config.toml (agewise {command} config.toml)");
         Ok(page.preformatted(summary, config_text(self.experiment().params())?))
     }
 

@@ -7,6 +7,7 @@ use agewise_core::Result;
 use agewise_experiment::run_dir::{FIGURES, REPORT};
 use agewise_experiment::{
     Experiment, ExperimentError, Pair, Record, Results, RunDir, RunDirError, Summary,
+    VariantSummary,
 };
 use agewise_plot::DrawError;
 use rayon::prelude::*;
@@ -77,9 +78,11 @@ impl<'a> ReportSection<'a> {
         self.experiment().task().is_some()
     }
 
-    /// Whether runs go on to the last round, so that their last models can be compared.
+    /// Whether runs went on to the last round, so that their last models can be compared.
     pub(crate) fn runs_to_the_end(&self) -> bool {
-        self.experiment().training().is_some_and(|training| !training.stop_at_target)
+        let stops = self.experiment().training().is_none_or(|training| training.stop_at_target);
+        let has_last = |policy: &VariantSummary| policy.means.contains_key("final_loss");
+        !stops || self.summary.policies.iter().any(has_last)
     }
 
     /// The runs of a variant that have anything to show.

@@ -87,7 +87,8 @@ impl ReportSection<'_> {
         let targets = self.experiment().targets();
         let change = format!("vs {}", self.summary.baseline);
         let medians = "median [95% interval], and how many runs got there if not all did";
-        let marked = "Marked: fewer rounds, supported when all comparisons are allowed for.";
+        let marked =
+            "Marked: significantly fewer rounds, after Holm correction for all comparisons.";
         let measured =
             if self.is_measured_by_accuracy() { "test accuracies" } else { "test losses" };
         if targets.is_empty() {

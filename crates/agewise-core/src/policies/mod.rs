@@ -48,10 +48,15 @@ pub const POLICIES: &[PolicyEntry] = &[
 
 /// The policy of this name.
 pub fn find(name: &str) -> Result<&'static PolicyEntry> {
-    POLICIES
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| Error::unknown("policy", name, POLICIES.iter().map(|entry| entry.name)))
+    let found = POLICIES.iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| {
+        let unknown = Error::unknown("policy", name, POLICIES.iter().map(|entry| entry.name));
+        if !["fedavg", "uniform"].contains(&name.to_lowercase().as_str()) {
+            return unknown;
+        }
+        let expected = format!("{} (random is the uniform sampling of FedAvg)", unknown.expected());
+        Error::new("policy", name, expected)
+    })
 }
 
 /// Makes a policy from its name and options.

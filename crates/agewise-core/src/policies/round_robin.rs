@@ -2,7 +2,8 @@
 //!
 //! It is oldest-first with ties broken by number, counted from where the last round would have stopped. That
 //! walks through the clients in order, needs no memory but the ages, and a client that was away when its turn
-//! came is the next to be asked. Nothing is random, so the same clients meet again and again.
+//! came is the next to be asked. Nothing is random, so the same clients meet again and again. Where clients join, it
+//! counts those that have joined so far: a cohort does not depend on who will come later.
 
 use crate::error::Result;
 use crate::law::AgeLaw;

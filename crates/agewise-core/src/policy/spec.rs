@@ -106,7 +106,7 @@ impl FromStr for PolicySpec {
             None => (text, ""),
             Some((name, rest)) => (name.trim(), rest.strip_suffix(')').ok_or_else(wrong)?),
         };
-        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if name.is_empty() || !name.chars().all(is_name) {
             return Err(wrong());
         }

@@ -1,9 +1,7 @@
 //! What is kept for each client: 16 bytes for its load, its weights and its counts in ten windows at once.
 
 use agewise_core::metrics::WindowTally;
-
-/// The window of one round needs no count: a client is in it or not.
-const LENGTHS: [u32; 11] = [1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000];
+use agewise_core::theory::WINDOW_LENGTHS;
 
 /// Where the count of a window stands in the word of all counts.
 ///
@@ -20,7 +18,7 @@ const fn field(length: u32, from: u32, bits: u32) -> Field {
     Field { length, from, bits }
 }
 
-/// In the order of window lengths.
+/// In the order of [`WINDOW_LENGTHS`], behind the first: the window of one round needs no count, a client is in it or not.
 const FIELDS: [Field; 10] = [
     field(2, 0, 2),
     field(3, 12, 2),
@@ -157,7 +155,7 @@ impl CreditSums {
 
 /// Windows of all lengths.
 pub(crate) fn windows(clients: u64) -> Vec<WindowTally> {
-    LENGTHS.iter().map(|&length| WindowTally::new(length, clients)).collect()
+    WINDOW_LENGTHS.iter().map(|&length| WindowTally::new(length, clients)).collect()
 }
 
 /// Brings counters into the cache: reading them in order is faster than missing them one by one.
@@ -285,7 +283,7 @@ mod tests {
             let chance = Chance::new(p);
             let mut counters = vec![Counters::default(); clients as usize];
             let mut packed = windows(u64::from(clients));
-            let mut plain = Windows::new(clients, &LENGTHS);
+            let mut plain = Windows::new(clients, &WINDOW_LENGTHS);
             let mut last = vec![-1i64; clients as usize];
             for round in 0..rounds {
                 let draws = Draws::new(Seed(1), Stream::DRAW, round);
@@ -319,7 +317,7 @@ mod tests {
             let fresh = FreshByAge::new(round).of(0);
             assert_eq!(fresh, Fresh::new(0, round));
             let sums = credit_alike(&mut counters, &members, |_| fresh, 0.5);
-            for (length, earlier) in LENGTHS[1..].iter().zip(sums.earlier) {
+            for (length, earlier) in WINDOW_LENGTHS[1..].iter().zip(sums.earlier) {
                 assert_eq!(earlier, u64::from(clients) * (round % u64::from(*length)));
             }
         }

@@ -4,7 +4,7 @@ use super::counters::{Counters, FreshByAge, credit, fetch};
 use super::round::{RoundMetrics, RoundSelection, merge};
 use super::shard::SHARD;
 use crate::world::WorldSelector;
-use agewise_core::{Cohort, Report, Result};
+use agewise_core::{Ages, Cohort, Report, Result};
 use rayon::prelude::*;
 
 /// A population in order of number; 24 bytes per client, and one more where clients come and go.
@@ -39,7 +39,8 @@ impl Generic {
         let movements = self.selector.begin()?;
         let available = u64::from(self.selector.available());
         let selected = self.selector.select()?;
-        let metrics = self.credit(&selected.cohort);
+        let ages = self.selector.selector().ages();
+        let metrics = credit_cohort(&mut self.counters, &selected.cohort, ages, self.warmup);
         self.metrics.push(metrics);
         let reported = selected.cohort.clients.len() as u64;
         self.reports.clear();
@@ -61,44 +62,6 @@ impl Generic {
         std::mem::take(&mut self.metrics)
     }
 
-    /// Credits the cohort: neighbours by neighbours, in parallel.
-    fn credit(&mut self, cohort: &Cohort) -> RoundMetrics {
-        let fresh = cohort.round.checked_sub(self.warmup).map(FreshByAge::new);
-        let ages = self.selector.selector().ages();
-        let credit_part = |(part, counters): (usize, &mut [Counters])| {
-            let first = part as u32 * SHARD;
-            let begin = cohort.clients.partition_point(|&client| client < first);
-            let behind = first + counters.len() as u32;
-            let end = cohort.clients.partition_point(|&client| client < behind);
-            let (clients, weights) = (&cohort.clients[begin..end], &cohort.weights[begin..end]);
-            let mut metrics = RoundMetrics::default();
-            let Some(fresh) = &fresh else {
-                for &client in clients {
-                    metrics.ages.add(ages.of(client), 1);
-                }
-                return vec![metrics];
-            };
-            let members: Vec<u16> = clients.iter().map(|&client| (client - first) as u16).collect();
-            let mut weights = weights.iter();
-            fetch(counters);
-            let counted = &mut metrics.ages;
-            let fresh = |member| {
-                let age = ages.of(first + u32::from(member));
-                counted.add(age, 1);
-                fresh.of(age)
-            };
-            let weight = |_| weights.next().copied().unwrap_or(0.0);
-            metrics.sums = credit(counters, &members, fresh, weight);
-            vec![metrics]
-        };
-        let parts = if self.counters.len() > SHARD as usize {
-            self.counters.par_chunks_mut(SHARD as usize).enumerate().map(credit_part).collect()
-        } else {
-            self.counters.chunks_mut(SHARD as usize).enumerate().map(credit_part).collect()
-        };
-        merge(1, parts).pop().unwrap_or_default()
-    }
-
     /// The clients credited in the last round.
     pub(crate) fn cohort(&self) -> &[u32] {
         &self.cohort
@@ -109,4 +72,46 @@ impl Generic {
         let joined = self.selector.selector().population().clients() as usize;
         self.counters.iter().take(joined).map(|counters| counters.selections)
     }
+}
+
+/// Credits a cohort, `ages` being those at the beginning of its round: neighbours by neighbours, in parallel.
+pub(crate) fn credit_cohort(
+    counters: &mut [Counters],
+    cohort: &Cohort,
+    ages: &Ages,
+    warmup: u64,
+) -> RoundMetrics {
+    let fresh = cohort.round.checked_sub(warmup).map(FreshByAge::new);
+    let credit_part = |(part, counters): (usize, &mut [Counters])| {
+        let first = part as u32 * SHARD;
+        let begin = cohort.clients.partition_point(|&client| client < first);
+        let behind = first + counters.len() as u32;
+        let end = cohort.clients.partition_point(|&client| client < behind);
+        let (clients, weights) = (&cohort.clients[begin..end], &cohort.weights[begin..end]);
+        let mut metrics = RoundMetrics::default();
+        let Some(fresh) = &fresh else {
+            for &client in clients {
+                metrics.ages.add(ages.of(client), 1);
+            }
+            return vec![metrics];
+        };
+        let members: Vec<u16> = clients.iter().map(|&client| (client - first) as u16).collect();
+        let mut weights = weights.iter();
+        fetch(counters);
+        let counted = &mut metrics.ages;
+        let fresh = |member| {
+            let age = ages.of(first + u32::from(member));
+            counted.add(age, 1);
+            fresh.of(age)
+        };
+        let weight = |_| weights.next().copied().unwrap_or(0.0);
+        metrics.sums = credit(counters, &members, fresh, weight);
+        vec![metrics]
+    };
+    let parts = if counters.len() > SHARD as usize {
+        counters.par_chunks_mut(SHARD as usize).enumerate().map(credit_part).collect()
+    } else {
+        counters.chunks_mut(SHARD as usize).enumerate().map(credit_part).collect()
+    };
+    merge(1, parts).pop().unwrap_or_default()
 }

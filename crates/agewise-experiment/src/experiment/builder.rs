@@ -3,11 +3,11 @@
 use super::{Experiment, Variant};
 use crate::params::{ExperimentParams, TrainingParams};
 use crate::speeds::SpeedDistribution;
+use crate::world::calibration;
 use agewise_core::{
-    Calibrator, Error, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution,
-    Sizes, Weighting,
+    Error, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes, Weighting,
 };
-use agewise_train::aggregation::Aggregation;
+use agewise_train::aggregation::{Aggregation, AggregationParams, Rule};
 use agewise_train::data::Dataset;
 use agewise_train::model::ModelSpec;
 use agewise_train::{NativeTask, Task};
@@ -233,12 +233,43 @@ fn check_variant(
                         `agewise compare` does";
         return Err(Error::new("policy", variant.name(), expected));
     }
-    if params.calibrate && policy.law_family().is_some() {
-        Calibrator::new(setting.cohort(), setting.interval())?;
-        if weighting == Weighting::Unbiased {
-            let expected = "weights that do not need a known rate, where laws are calibrated";
-            return Err(Error::new("weighting", weighting, expected));
-        }
+    check_aggregation(setting, variant, task)?;
+    let calibrated = calibration(params.calibrate, &*policy, setting)?.is_some();
+    if calibrated && weighting == Weighting::Unbiased {
+        let expected = "weights that do not need a known rate, where laws are calibrated";
+        return Err(Error::new("weighting", weighting, expected));
+    }
+    Ok(())
+}
+
+/// Refuses a rule that would have no effect.
+fn check_aggregation(setting: &Setting, variant: &Variant, task: Option<&dyn Task>) -> Result<()> {
+    let rule = variant.aggregation();
+    if task.is_none() && rule.params() != Some(&AggregationParams::default()) {
+        let expected = "mean, which need not be said: nothing is trained and aggregated here, \
+                        `agewise compare` does";
+        return Err(Error::new(
+            format!("aggregation of {}", variant.name()),
+            rule.name(),
+            expected,
+        ));
+    }
+    let trims =
+        rule.params().filter(|params| params.rule == Rule::TrimmedMean && params.trim > 0.0);
+    let cohort = setting.cohort();
+    // As the rule counts: a product that falls short of 1 by a rounding is 1.
+    let cuts =
+        |trim: f64| cohort > 2 && trim * f64::from(cohort) * (1.0 + 2.0 * f64::EPSILON) >= 1.0;
+    if let Some(trim) = trims.map(|params| params.trim).filter(|&trim| !cuts(trim)) {
+        let expected = if cohort > 2 {
+            format!(
+                "at least {}: less cuts no update off a cohort of {cohort}, and the rule would be a plain mean",
+                (1e3 / f64::from(cohort)).ceil() / 1e3
+            )
+        } else {
+            format!("another rule: nothing is left to trim of a cohort of {cohort}")
+        };
+        return Err(Error::new(format!("trim of {}", rule.name()), trim, expected));
     }
     Ok(())
 }

@@ -26,12 +26,8 @@ impl Variant {
         if self.is_named || self.aggregation.name() == usual.name() {
             return self;
         }
-        let name = self.full_name();
+        let name = format!("{}+{}", self.policy.name(), self.aggregation.name());
         self.named(name)
-    }
-
-    fn full_name(&self) -> String {
-        format!("{}+{}", self.policy.name(), self.aggregation.name())
     }
 
     /// Reads `POLICY[@START][+AGGREGATION]`; what the text does not say is as in the parameters, and aggregation is the
@@ -42,9 +38,8 @@ impl Variant {
         let Some(rule) = rule else {
             return Ok(Self::new(policy, usual.clone()));
         };
-        let variant = Self::new(policy, rule.parse()?);
-        let name = variant.full_name();
-        Ok(variant.named(name))
+        // The usual rule need not be said: `random+mean` is `random` where updates are averaged anyway.
+        Ok(Self::new(policy, rule.parse()?).beside(usual))
     }
 
     /// The same under another name.

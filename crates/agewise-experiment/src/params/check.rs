@@ -57,7 +57,13 @@ impl TrainingParams {
         };
         for target in &self.targets {
             if *target <= 0.0 || !range.contains(target) {
-                return Err(Error::new("targets", target, what));
+                let percent = metric == Metric::Accuracy && (1.0..=100.0).contains(target);
+                let hint = format!("{what} (did you mean {}, which is {target}%?)", target / 100.0);
+                return Err(Error::new(
+                    "targets",
+                    target,
+                    if percent { hint } else { what.into() },
+                ));
             }
         }
         let in_order = |pair: &[f64]| match metric {

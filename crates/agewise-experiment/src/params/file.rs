@@ -1,90 +1,74 @@
-//! Parameters as TOML: what a file says, over what it does not say.
+//! Parameters as TOML.
 
 use super::{ExperimentParams, TrainingParams, WorldParams};
+use crate::toml_file::{keys_of, overlay, parse, table_of, with_line};
 use agewise_core::{Error, Result};
 use agewise_train::aggregation::AggregationParams;
-use serde::Serialize;
 use toml::{Table, Value};
 
 /// Reads parameters from a file, over a base for everything that it does not say: [`ExperimentParams::comparison`] if it
 /// has a table `[training]` and [`ExperimentParams::default`] if not, unless there is another.
 pub fn read_params(text: &str, base: Option<&ExperimentParams>) -> Result<ExperimentParams> {
-    let table: Table = text.parse().map_err(|error: toml::de::Error| wrong(&error))?;
-    refuse_flat(&table)?;
+    let table = parse(text)?;
     let usual = if table.contains_key("training") {
         ExperimentParams::comparison()
     } else {
         ExperimentParams::default()
     };
-    base.unwrap_or(&usual).with(&table)
+    let params = refuse_other_files(&table).and_then(|()| base.unwrap_or(&usual).with(&table));
+    params.map_err(|error| with_line(text, &error))
 }
 
 impl ExperimentParams {
     /// The same with what a table says instead; whatever it does not know is an error.
     pub fn with(&self, changes: &Table) -> Result<Self> {
-        check_keys(changes, &known_keys()?, "")?;
-        let mut table = table_of(self)?;
-        overlay(&mut table, changes.clone());
-        let params: Self = table.try_into().map_err(|error| wrong(&error))?;
-        // A key that did not make it into the parameters had no effect: rules of the server have keys of their own.
-        check_keys(changes, &table_of(&params)?, "")?;
-        Ok(params)
+        let unwritten = ["baseline", "weighting", "size_list", "aggregation.server"];
+        let known = keys_of(&ExperimentParams::comparison(), &unwritten)?;
+        overlay(self, &known, changes.clone())
+    }
+
+    /// The first key that has another value in other parameters.
+    pub fn difference(&self, other: &Self) -> Result<Option<Difference>> {
+        Ok(difference(&table_of(self)?, &table_of(other)?, ""))
     }
 }
 
-/// Every key that there is, but those of the server's rules.
-fn known_keys() -> Result<Table> {
-    let mut table = table_of(&ExperimentParams::comparison())?;
-    for key in ["baseline", "weighting", "size_list"] {
-        table.insert(key.to_string(), Value::Boolean(true));
-    }
-    if let Some(Value::Table(aggregation)) = table.get_mut("aggregation") {
-        aggregation.insert("server".to_string(), Value::Boolean(true));
-    }
-    Ok(table)
+/// A key of two configurations with its value in each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// With the tables around it: `training.batch`.
+    pub key: String,
+    /// In the first.
+    pub before: String,
+    /// In the second.
+    pub now: String,
 }
 
-/// Names a key that does not exist, and the one that was probably meant.
-fn check_keys(table: &Table, known: &Table, outer: &str) -> Result<()> {
-    for (key, value) in table {
-        match (known.get(key), value) {
-            (None, value) => {
-                let names: Vec<&str> = known.keys().map(String::as_str).collect();
-                let hint = Error::unknown("key", key, names.into_iter());
-                return Err(Error::new(format!("{outer}{key}"), value, hint.expected()));
-            }
-            (Some(Value::Table(known)), Value::Table(inner)) => {
-                check_keys(inner, known, &format!("{outer}{key}."))?;
-            }
-            _ => {}
+fn difference(before: &Table, now: &Table, outer: &str) -> Option<Difference> {
+    let keys = before.keys().chain(now.keys().filter(|key| !before.contains_key(*key)));
+    let differs = |key: &String| match (before.get(key), now.get(key)) {
+        (before, now) if before == now => None,
+        (Some(Value::Table(before)), Some(Value::Table(now))) => {
+            difference(before, now, &format!("{outer}{key}."))
         }
-    }
-    Ok(())
-}
-
-fn wrong(error: &toml::de::Error) -> Error {
-    let value = error.to_string();
-    Error::new("config", value.trim(), "the keys of `agewise compare` and `agewise simulate`")
-}
-
-fn table_of(params: &impl Serialize) -> Result<Table> {
-    let table = Table::try_from(params);
-    table.map_err(|error| Error::new("config", error, "parameters that TOML can hold"))
-}
-
-fn overlay(table: &mut Table, changes: Table) {
-    for (key, change) in changes {
-        match (table.get_mut(&key), change) {
-            (Some(Value::Table(inner)), Value::Table(changes)) => overlay(inner, changes),
-            (_, change) => {
-                table.insert(key, change);
-            }
+        (before, now) => {
+            let text = |value: Option<&Value>| value.map_or("none".to_string(), Value::to_string);
+            Some(Difference { key: format!("{outer}{key}"), before: text(before), now: text(now) })
         }
-    }
+    };
+    keys.into_iter().find_map(differs)
 }
 
-/// Until version 0.2 the keys of `[world]`, `[training]` and `[aggregation]` stood at the top.
-fn refuse_flat(table: &Table) -> Result<()> {
+/// Refuses a file of a deployment, and a flat one: until version 0.2 the keys of `[world]`, `[training]` and
+/// `[aggregation]` stood at the top.
+fn refuse_other_files(table: &Table) -> Result<()> {
+    if let Some(key) =
+        ["round", "connections", "limits"].iter().find(|key| table.contains_key(**key))
+    {
+        let expected = "the configuration of an experiment: this one is of a deployment, which \
+                        `agewise coordinator --config` takes";
+        return Err(Error::new(*key, "a table", expected));
+    }
     let world = table_of(&WorldParams::default())?;
     let training = table_of(&TrainingParams::default())?;
     let aggregation = table_of(&AggregationParams::default())?;
@@ -150,6 +134,49 @@ mod tests {
             let error = read_params(text, None).unwrap_err().to_string();
             assert!(words.iter().all(|words| error.contains(words)), "{error}");
         }
-        assert!(read_params("rounds = \"many\"", None).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, words) in [
+            (
+                "clients = 20\nrounds = \"many\"",
+                "line 2: rounds = \"many\": expected a whole number",
+            ),
+            ("\nrounds = -3", "line 2: rounds = -3: expected a whole number of at least 0"),
+            ("rounds = 2.5", "line 1: rounds = 2.5: expected a whole number"),
+            ("seeds = 1e12", "line 1: seeds = 1000000000000: expected a whole number"),
+            ("[training]\nbatch = true", "line 2: training.batch = true: expected a whole number"),
+            (
+                "[training]\n\nmomentum = \"x\"",
+                "line 3: training.momentum = \"x\": expected a number",
+            ),
+            ("training.skew = 1", "line 1: training.skew = 1: expected true or false"),
+            ("policies = 3", "line 1: policies = 3: expected a list"),
+            ("policies = [3]", "line 1: policies[0] = [3]: expected a text in quotation marks"),
+            ("world = 3", "line 1: world = 3: expected a table"),
+            ("start = \"warm\"", "line 1: start = \"warm\": expected one of stationary, cold"),
+            ("baseline = 3", "line 1: baseline = 3: expected a text in quotation marks"),
+            ("\nrounds = [", "line 2 = rounds = [: expected a line of a TOML file"),
+            (
+                "\n[round]\nclients = 3",
+                "line 2: round = a table: expected the configuration of an exp",
+            ),
+        ] {
+            let error = read_params(text, None).unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+            for leak in ["u64", "u32", "f64", "invalid type", "struct"] {
+                assert!(!error.contains(leak), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_numbers_may_be_written_as_on_the_command_line() {
+        let text = "clients = 1e2\ncohort = 1_0\n[training]\nbatch = 5.0\nmomentum = 0";
+        let params = read_params(text, None).unwrap();
+        assert_eq!((params.clients, params.cohort), (100, 10));
+        let training = params.training.unwrap();
+        assert_eq!((training.batch, training.momentum), (5, 0.0));
     }
 }

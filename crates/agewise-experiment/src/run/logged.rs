@@ -1,32 +1,34 @@
 //! The selection of a training run: it follows from the logs alone.
 
-use super::recorder::{known, look_every};
+use super::recorder::{RunMetrics, known, mean_weights};
+use crate::engines::counters::Counters;
+use crate::engines::generic::credit_cohort;
+use crate::engines::round::RoundSelection;
 use crate::experiment::{Experiment, SeedContext};
 use crate::log::RoundLog;
 use crate::probes::loss_report;
 use crate::record::{LoadRecord, RoundRow, RunId};
-use crate::world::{World, WorldSelector};
-use agewise_core::metrics::{Load, Participation};
+use crate::world::{Movements, World, WorldSelector};
+use agewise_core::metrics::Meetings;
 use agewise_core::{Ages, Cohort, Error, Report, Result};
 use agewise_train::Task;
 use agewise_train::sketch::Sketcher;
 use std::collections::BTreeMap;
 
-/// The lengths of the windows in which participation is counted.
-const WINDOWS: [u32; 3] = [10, 20, 50];
-
 /// The selection of a training run, and what was seen of it.
 pub(crate) struct LoggedSelection<'a> {
     pub(crate) selector: WorldSelector,
-    participation: Participation,
+    /// Of everyone who will ever join.
+    counters: Vec<Counters>,
+    metrics: RunMetrics,
+    meetings: Meetings,
+    /// Who came and went before the present round.
+    movements: Movements,
     /// Where the policy looks at updates.
     pub(crate) sketcher: Option<Sketcher>,
     /// How long each client trains.
     durations: &'a [f32],
     warmup: u64,
-    look_every: u64,
-    rows: Vec<RoundRow>,
-    ages: Vec<(u64, Vec<(u64, u64)>)>,
 }
 
 impl<'a> LoggedSelection<'a> {
@@ -43,25 +45,36 @@ impl<'a> LoggedSelection<'a> {
         let world = World { seed: context.seed, ..*experiment.world() };
         let setting = context.setting.clone();
         let selector = WorldSelector::new(policy, setting, newcomers, world, params.calibrate)?;
-        let sketches = selector.selector().policy().needs().update_sketches;
+        let rules = selector.selector().policy();
+        let sketches = rules.needs().update_sketches;
+        let (weighting, is_calm) = (policy.weighting(), world.is_calm());
+        let means = mean_weights(rules, weighting, &context.setting, is_calm);
+        let everyone = context.samples.len();
+        let metrics = RunMetrics::new(everyone as u64, params.rounds, params.warmup, means);
         Ok(Self {
             selector,
-            participation: Participation::new(context.samples.len() as u32, &WINDOWS),
+            counters: vec![Counters::default(); everyone],
+            metrics,
+            meetings: Meetings::new(everyone as u32),
+            movements: Movements::default(),
             sketcher: sketches.then(|| Sketcher::for_task(task, context.seed)),
             durations: &context.durations,
             warmup: params.warmup,
-            look_every: look_every(params.rounds),
-            rows: Vec::new(),
-            ages: Vec::new(),
         })
     }
 
     /// Plays rounds as their logs say.
     pub(crate) fn replay(&mut self, logs: &[RoundLog]) -> Result<()> {
         for log in logs {
-            self.selector.begin()?;
+            self.begin()?;
             self.follow(log, &[])?;
         }
+        Ok(())
+    }
+
+    /// Begins the next round.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        self.movements = self.selector.begin()?;
         Ok(())
     }
 
@@ -70,39 +83,45 @@ impl<'a> LoggedSelection<'a> {
     pub(crate) fn follow(&mut self, log: &RoundLog, sketches: &[Option<Vec<f32>>]) -> Result<()> {
         self.check(log)?;
         self.restore_first_round(log)?;
-        self.look_at_ages(log.round);
-        let taken = log.clients.iter().zip(&log.losses).enumerate();
-        let report = |(place, (&client, &loss)): (usize, (&u32, &Option<f32>))| Report {
-            loss: log.whole_losses.get(place).copied().or(loss),
-            duration: self.durations.get(client as usize).copied(),
+        let mut movements = std::mem::take(&mut self.movements);
+        if self.metrics.is_empty() {
+            // Probes may have decided the first ages; these are of those who came and went already.
+            movements = Movements::default();
+            self.metrics.begin(&self.selector.ages_here().collect());
+        }
+        let taken = log.losses.iter().enumerate().filter(|(_, loss)| loss.is_some());
+        let taken: Vec<usize> = taken.map(|(place, _)| place).collect();
+        let report = |&place: &usize| Report {
+            loss: log.whole_losses.get(place).copied().or(log.losses[place]),
+            duration: self.durations.get(log.clients[place] as usize).copied(),
             root_mean_square: log.root_mean_squares.get(place).copied().flatten(),
             sketch: sketches.get(place).and_then(Option::as_deref),
-            ..Report::plain(client)
+            ..Report::plain(log.clients[place])
         };
-        let taken = taken.filter(|(_, (_, loss))| loss.is_some());
-        let reports: Vec<Report<'_>> = taken.map(report).collect();
+        let reports: Vec<Report<'_>> = taken.iter().map(report).collect();
+        // Those who are credited.
         let cohort = Cohort {
             round: log.round,
-            clients: log.clients.clone(),
-            draws: vec![1; log.clients.len()],
-            weights: log.weights.clone(),
+            clients: taken.iter().map(|&place| log.clients[place]).collect(),
+            draws: vec![1; taken.len()],
+            weights: taken.iter().map(|&place| log.weights[place]).collect(),
             forced: log.forced,
         };
-        let interval = self.selector.interval();
-        let reported = log.clients.len() as u64;
+        let ages = self.selector.selector().ages();
+        let credited = credit_cohort(&mut self.counters, &cohort, ages, self.warmup);
         if log.round >= self.warmup {
-            self.participation.record(&cohort, self.selector.selector().ages());
+            self.meetings.record(&cohort.clients);
         }
-        self.selector.finish(reported, &reports)?;
-        self.rows.push(RoundRow {
+        let selection = RoundSelection {
             available: Some(u64::from(log.available)),
             selected: log.selected(),
-            reported,
+            reported: log.clients.len() as u64,
             forced: log.forced,
-            interval,
-            sigma: known(self.participation.sigma()),
-        });
-        Ok(())
+            joined: movements.joined,
+            left: movements.left.into_iter().collect(),
+        };
+        self.metrics.record(self.selector.interval(), &selection, &credited);
+        self.selector.finish(selection.reported, &reports)
     }
 
     fn check(&self, log: &RoundLog) -> Result<()> {
@@ -149,16 +168,6 @@ impl<'a> LoggedSelection<'a> {
         if said.is_empty() { Ok(()) } else { selector.observe(&said) }
     }
 
-    fn look_at_ages(&mut self, round: u64) {
-        if round.is_multiple_of(self.look_every) {
-            let mut counts = BTreeMap::new();
-            for age in self.selector.ages_here() {
-                *counts.entry(age).or_default() += 1;
-            }
-            self.ages.push((round, counts.into_iter().collect()));
-        }
-    }
-
     /// Before the first round, the losses that clients said when they were probed: none has reported any other then.
     pub(crate) fn first_losses(&self) -> Vec<(u32, f32)> {
         let selector = self.selector.selector();
@@ -197,46 +206,22 @@ impl<'a> LoggedSelection<'a> {
     pub(crate) fn client(&self, client: u32) -> (u32, u64) {
         let population = self.selector.selector().population();
         let age = if client < population.clients() { population.ages().of(client) } else { 0 };
-        (self.participation.selections()[client as usize], age)
+        (self.counters[client as usize].selections, age)
     }
 
     /// The rounds so far, and the load of the clients; nothing before the first round.
     pub(crate) fn finish(self) -> (Vec<RoundRow>, Option<LoadRecord>) {
-        let load = (!self.rows.is_empty()).then(|| self.load());
-        (self.rows, load)
-    }
-
-    fn load(&self) -> LoadRecord {
-        let selector = self.selector.selector();
-        let summary = self.participation.summary(selector.ages());
-        let joined = selector.population().clients() as usize;
+        if self.metrics.is_empty() {
+            return (Vec::new(), None);
+        }
+        let joined = self.selector.selector().population().clients() as usize;
         let mut selections = BTreeMap::new();
-        for &count in &self.participation.selections()[..joined] {
-            *selections.entry(count).or_default() += 1;
+        for counters in &self.counters[..joined] {
+            *selections.entry(counters.selections).or_default() += 1;
         }
-        let mut load = Load::default();
-        for (&count, &clients) in &selections {
-            load.record_many(u64::from(count), clients);
-        }
-        let waiting = self.selector.ages_here().max().unwrap_or(0);
-        LoadRecord {
-            intervals: self.participation.intervals().histogram().collect(),
-            mean_interval: known(summary.mean_interval),
-            var_interval: known(summary.var_interval),
-            sigma: known(summary.sigma),
-            mean_covariance: known(summary.mean_covariance),
-            cohort_mean: summary.cohort_mean,
-            cohort_sd: summary.cohort_sd,
-            cohort_min: summary.cohort_min,
-            cohort_max: summary.cohort_max,
-            jain: known(load.jain()),
-            never_reached: load.never_selected(),
-            longest_wait: self.participation.intervals().longest().max(waiting),
-            window_sd: summary.window_sd.into_iter().filter(|(_, sd)| sd.is_finite()).collect(),
-            selections: selections.into_iter().collect(),
-            ages: self.ages.clone(),
-            never_met: known(summary.never_met),
-            meeting_spread: known(summary.meeting_spread),
-        }
+        let (rows, load) = self.metrics.finish(selections);
+        let never_met = known(self.meetings.never_met());
+        let meeting_spread = known(self.meetings.relative_spread());
+        (rows, Some(LoadRecord { never_met, meeting_spread, ..load }))
     }
 }

@@ -1,24 +1,19 @@
-//! The metrics of a run without a task.
+//! The metrics of a run, with or without a task.
 
-use super::SelectionSpec;
 use crate::engines::counters;
 use crate::engines::round::{AgeCounts, RoundMetrics, RoundSelection};
 use crate::record::{LoadRecord, RoundRow};
 use agewise_core::metrics::{
     CohortSizes, Intervals, Load, MeanWeights, WeightMoments, WindowTally,
 };
+use agewise_core::{Plan, Policy, Setting, Weighting};
 use std::collections::BTreeMap;
 
 /// The rounds in which ages are recorded: at most this many.
 const AGE_ROUNDS: u64 = 400;
 
-/// Ages are recorded every so many rounds of a run of so many.
-pub(crate) fn look_every(rounds: u64) -> u64 {
-    rounds.div_ceil(AGE_ROUNDS).max(1)
-}
-
 /// A figure that is known. NaN (nothing recorded yet, no client selected) has no place in a JSON file.
-pub(crate) fn known(value: f64) -> Option<f64> {
+pub(super) fn known(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
@@ -39,12 +34,11 @@ pub(super) struct RunMetrics {
 }
 
 impl RunMetrics {
-    /// For a run that begins with clients of these ages.
-    pub(super) fn new(spec: &SelectionSpec, means: MeanWeights, first_ages: &AgeCounts) -> Self {
-        let clients = u64::from(spec.total());
+    /// For a run of so many rounds, and everyone who will ever join.
+    pub(super) fn new(clients: u64, rounds: u64, warmup: u64, means: MeanWeights) -> Self {
         Self {
-            warmup: spec.warmup,
-            look_every: look_every(spec.rounds),
+            warmup,
+            look_every: rounds.div_ceil(AGE_ROUNDS).max(1),
             rows: Vec::new(),
             intervals: Intervals::default(),
             cohort_sizes: CohortSizes::default(),
@@ -52,9 +46,19 @@ impl RunMetrics {
             means,
             windows: counters::windows(clients),
             total_weight: (0.0, 0.0),
-            waiting: first_ages.iter().map(|(age, count)| (-(age as i64), count)).collect(),
+            waiting: BTreeMap::new(),
             ages: Vec::new(),
         }
+    }
+
+    /// The ages of the clients with which the run begins.
+    pub(super) fn begin(&mut self, ages: &AgeCounts) {
+        self.waiting = ages.iter().map(|(age, count)| (-(age as i64), count)).collect();
+    }
+
+    /// Whether there was no round yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// Records the next round.
@@ -65,11 +69,12 @@ impl RunMetrics {
         metrics: &RoundMetrics,
     ) -> RoundRow {
         let round = self.rows.len() as u64;
-        self.look_at_ages(round);
         self.begin_waiting(round, selection.joined);
         self.end_waiting(round, &selection.left);
+        self.look_at_ages(round);
         self.end_waiting(round, &metrics.ages);
-        self.begin_waiting(round + 1, selection.reported);
+        // A client whose update was not taken is not credited and goes on waiting.
+        self.begin_waiting(round + 1, metrics.ages.iter().map(|(_, clients)| clients).sum());
         if let Some(now) = round.checked_sub(self.warmup) {
             let sums = &metrics.sums;
             self.cohort_sizes.record(selection.reported);
@@ -163,5 +168,26 @@ impl RunMetrics {
             meeting_spread: None,
         };
         (self.rows, load)
+    }
+}
+
+/// What is known about the mean weights of the clients of a policy before anything is played.
+pub(super) fn mean_weights(
+    policy: &dyn Policy,
+    weighting: Weighting,
+    setting: &Setting,
+    is_calm: bool,
+) -> MeanWeights {
+    // Age and lots treat all clients alike; a rhythm gives each its own company for ever.
+    let chosen_alike = setting.rates().is_none() && !matches!(policy.plan(), Plan::Select);
+    let weighed_alike = setting.sizes().are_equal() || weighting == Weighting::Uniform;
+    if !is_calm {
+        MeanWeights::Unknown
+    } else if chosen_alike && weighed_alike {
+        MeanWeights::Alike
+    } else if policy.rounds_are_independent() {
+        MeanWeights::IndependentRounds
+    } else {
+        MeanWeights::Unknown
     }
 }

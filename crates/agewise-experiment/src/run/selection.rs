@@ -1,14 +1,13 @@
 //! A run without a task: a policy, a seed, so many rounds.
 
-use super::recorder::RunMetrics;
+use super::recorder::{RunMetrics, mean_weights};
 use crate::engines::Engine;
 use crate::engines::round::{RoundMetrics, RoundSelection};
 use crate::record::{LoadRecord, RoundRow};
-use crate::world::World;
-use agewise_core::metrics::MeanWeights;
+use crate::world::{World, calibration};
 use agewise_core::{
-    Calibrator, LawFamily, Laws, Plan, Policy, PolicyVariant, Result, Setting, SettingParams,
-    SizeDistribution, Sizes, Weighting,
+    Calibrator, LawFamily, Laws, PolicyVariant, Result, Setting, SettingParams, SizeDistribution,
+    Sizes,
 };
 
 /// Everything that a run without a task depends on.
@@ -45,13 +44,13 @@ impl SelectionRun {
     pub fn new(spec: SelectionSpec) -> Result<Self> {
         let policy = spec.policy.build(&spec.setting)?;
         let setting = &spec.setting;
-        let calibration = match policy.law_family().filter(|_| spec.calibrate) {
-            Some(family) => Some((Calibrator::new(setting.cohort(), setting.interval())?, family)),
-            None => None,
-        };
-        let means = mean_weights(&spec, &*policy);
+        let calibration = calibration(spec.calibrate, &*policy, setting)?;
+        let is_calm = spec.world.is_calm();
+        let means = mean_weights(&*policy, spec.policy.weighting(), setting, is_calm);
         let (engine, ages) = Engine::new(&spec, means)?;
-        let metrics = RunMetrics::new(&spec, means, &ages);
+        let everyone = u64::from(spec.total());
+        let mut metrics = RunMetrics::new(everyone, spec.rounds, spec.warmup, means);
+        metrics.begin(&ages);
         Ok(Self { spec, engine, calibration, round: 0, metrics })
     }
 
@@ -127,25 +126,6 @@ impl SelectionRun {
     /// The rounds so far, and their figures.
     pub fn finish(self) -> (Vec<RoundRow>, LoadRecord) {
         self.metrics.finish(self.engine.selections())
-    }
-}
-
-/// What is known about the mean weights of the clients before anything is played.
-fn mean_weights(spec: &SelectionSpec, policy: &dyn Policy) -> MeanWeights {
-    let setting = &spec.setting;
-    let independent = policy.rounds_are_independent();
-    // Age and draws treat all clients alike; a rhythm gives each its own company for ever.
-    let chosen_alike = setting.rates().is_none() && !matches!(policy.plan(), Plan::Select);
-    let weighed_alike =
-        setting.sizes().are_equal() || spec.policy.weighting() == Weighting::Uniform;
-    if !spec.world.is_calm() {
-        MeanWeights::Unknown
-    } else if chosen_alike && weighed_alike {
-        MeanWeights::Alike
-    } else if independent {
-        MeanWeights::IndependentRounds
-    } else {
-        MeanWeights::Unknown
     }
 }
 

@@ -95,7 +95,7 @@ impl<'a> TrainingRun<'a> {
 
     /// Plays a round.
     pub fn play_round(&mut self, threads: Threads) -> Result<()> {
-        self.selection.selector.begin()?;
+        self.selection.begin()?;
         let task = self.context.task(self.experiment, threads)?;
         let mut log = RoundLog {
             round: self.logs.len() as u64,

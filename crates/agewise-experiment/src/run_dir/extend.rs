@@ -2,7 +2,7 @@
 
 use super::{CHECKPOINTS, DERIVED, LOGS, RunDir};
 use crate::error::ExperimentError;
-use crate::params::ExperimentParams;
+use crate::params::{Difference, ExperimentParams};
 use agewise_core::Error;
 
 /// Asks for more seeds, more rounds or more policies of a run, finished or not: from then on its configuration is the
@@ -47,9 +47,12 @@ fn check(before: &ExperimentParams, params: &ExperimentParams) -> Result<(), Err
         baseline: params.baseline.clone(),
         ..before.clone()
     };
-    if otherwise != *params {
-        let expected = "more seeds, rounds or policies of the same run and no other change";
-        return Err(Error::new("extend", "other parameters", expected));
+    match otherwise.difference(params)? {
+        None => Ok(()),
+        Some(Difference { key, before, now }) => {
+            let expected =
+                format!("{before}, as in the run: only seeds, rounds and policies can be more");
+            Err(Error::new(key, now, expected))
+        }
     }
-    Ok(())
 }

@@ -16,7 +16,7 @@ use crate::error::ExperimentError;
 use crate::experiment::Experiment;
 use crate::log::RoundLog;
 use crate::record::{LoadRecord, RoundRow, RunId};
-use agewise_core::{Start, Weighting};
+use agewise_core::{Error, Start, Weighting};
 use agewise_train::checkpoint::{Checkpoint, Metadata};
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +56,7 @@ pub(crate) struct Store<'a> {
 impl<'a> Store<'a> {
     /// The runs in a directory.
     pub(crate) fn new(experiment: &'a Experiment, dir: &'a RunDir) -> Result<Self> {
+        check_log_names(experiment, dir)?;
         Ok(Self { experiment, dir, fingerprint: fingerprint(experiment.params())? })
     }
 
@@ -94,8 +95,19 @@ impl<'a> Store<'a> {
     pub(crate) fn selection(&self, id: RunId) -> Result<Option<SelectionResult>> {
         let lines = self.lines(id)?;
         let stored: Option<SelectionResult> = lines.first().and_then(|line| read_line(line));
+        self.check_rounds(id, stored.as_ref().map_or(0, |stored| stored.rounds.len()))?;
         let rounds = self.experiment.params().rounds;
         Ok(stored.filter(|stored| stored.rounds.len() as u64 == rounds))
+    }
+
+    /// Refuses a log with more rounds than are asked for: they were changed by hand, and nothing may be lost.
+    fn check_rounds(&self, id: RunId, stored: usize) -> Result<()> {
+        let rounds = self.experiment.params().rounds;
+        if stored as u64 <= rounds {
+            return Ok(());
+        }
+        let expected = format!("at least {stored}, the rounds of {} ({CHANGED})", log_name(id));
+        Err(Error::new("rounds", rounds, expected).into())
     }
 
     /// Keeps a finished run without a task.
@@ -111,6 +123,7 @@ impl<'a> Store<'a> {
         let rounds = lines.iter().map_while(|line| read_line::<RoundLog>(line));
         let in_order = |(round, log): (u64, RoundLog)| (log.round == round).then_some(log);
         let mut logs: Vec<RoundLog> = (0..).zip(rounds).map_while(in_order).collect();
+        self.check_rounds(id, logs.len())?;
         self.forget_end(&mut logs);
         Ok(logs)
     }
@@ -222,6 +235,31 @@ impl<'a> Store<'a> {
     pub(super) fn dir(&self) -> &'a RunDir {
         self.dir
     }
+}
+
+/// What to do about logs of more than is asked for.
+const CHANGED: &str = "its config.toml was changed by hand: a run can be asked for more with --extend, and not for less";
+
+/// Refuses logs of seeds and policies that are not asked for: they were changed by hand, and nothing may be lost.
+fn check_log_names(experiment: &Experiment, dir: &RunDir) -> Result<()> {
+    let params = experiment.params();
+    let (seeds, policies) = (params.seeds as usize, params.policies.len());
+    for name in dir.names(LOGS)? {
+        let numbers = name.strip_suffix(".jsonl").and_then(|name| name.split_once('-'));
+        let numbers =
+            numbers.and_then(|(variant, seed)| Some((variant.parse().ok()?, seed.parse().ok()?)));
+        let Some((variant, seed)): Option<(usize, usize)> = numbers else {
+            continue;
+        };
+        for (field, asked, number) in [("seeds", seeds, seed), ("policies", policies, variant)] {
+            if number >= asked {
+                let expected =
+                    format!("at least {}, as there is {LOGS}/{name} ({CHANGED})", number + 1);
+                return Err(Error::new(field, asked, expected).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn log_name(id: RunId) -> String {

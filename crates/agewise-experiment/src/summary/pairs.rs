@@ -103,23 +103,28 @@ pub struct Pair {
     pub verdict: Verdict,
 }
 
-/// All pairs of all measures; `finished` has the finished runs of each variant.
-pub(super) fn all(experiment: &Experiment, finished: &[Vec<&Record>]) -> Vec<Pair> {
+/// All pairs of all measures; `finished` has the finished runs of each variant, and `at_the_end` says whether their last
+/// models can be compared.
+pub(super) fn all(
+    experiment: &Experiment,
+    finished: &[Vec<&Record>],
+    at_the_end: bool,
+) -> Vec<Pair> {
     let pairs = |measure| of_measure(experiment, finished, measure);
-    measures(experiment).into_iter().flat_map(pairs).collect()
+    measures(experiment, at_the_end).into_iter().flat_map(pairs).collect()
 }
 
-/// What can be compared: where runs end at the target, only the rounds to targets.
-fn measures(experiment: &Experiment) -> Vec<Measure> {
+/// What can be compared.
+fn measures(experiment: &Experiment, at_the_end: bool) -> Vec<Measure> {
     let Some(training) = &experiment.params().training else {
         return Vec::new();
     };
     let accuracy = experiment.metric() == Metric::Accuracy;
     let to = if accuracy { Measure::RoundsTo } else { Measure::RoundsToLoss };
     let mut measures: Vec<Measure> = training.targets.iter().copied().map(to).collect();
-    if !training.stop_at_target && accuracy {
+    if at_the_end && accuracy {
         measures.extend([Measure::Area, Measure::FinalAccuracy, Measure::WorstTenth]);
-    } else if !training.stop_at_target {
+    } else if at_the_end {
         measures.extend([Measure::MeanLoss, Measure::FinalLoss]);
     }
     measures

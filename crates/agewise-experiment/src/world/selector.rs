@@ -6,7 +6,8 @@
 use super::{RoundWorld, World};
 use crate::probes::Prober;
 use agewise_core::{
-    Ages, Availability, Calibrator, Cohort, Pick, PolicyVariant, Report, Result, Selector, Setting,
+    Ages, Availability, Calibrator, Cohort, LawFamily, Pick, Policy, PolicyVariant, Report, Result,
+    Selector, Setting,
 };
 use agewise_train::sketch::Sketcher;
 use std::collections::BTreeSet;
@@ -31,6 +32,19 @@ pub(crate) struct WorldSelector {
     mask: Option<Vec<bool>>,
     /// Clients that have left for good.
     departed: u32,
+}
+
+/// What learns the target interval of a policy from the number of reports, and the laws that are made for it; nothing for
+/// policies without such laws.
+pub(crate) fn calibration(
+    calibrate: bool,
+    policy: &dyn Policy,
+    setting: &Setting,
+) -> Result<Option<(Calibrator, LawFamily)>> {
+    let Some(family) = policy.law_family().filter(|_| calibrate) else {
+        return Ok(None);
+    };
+    Ok(Some((Calibrator::new(setting.cohort(), setting.interval())?, family)))
 }
 
 /// The clients that came and went before a round.
@@ -60,15 +74,14 @@ impl WorldSelector {
         calibrate: bool,
     ) -> Result<Self> {
         let (first_clients, interval) = (setting.clients(), setting.interval());
-        let cohort = setting.cohort();
         let mut selector = Selector::from_variant(variant, setting, world.seed)?;
         if selector.ages().iter().any(|age| age > OLDEST) {
             let mut state = selector.state();
             state.population.ages = Ages::new(selector.ages().iter().map(|age| age.min(OLDEST)));
             selector.restore(state)?;
         }
-        let learns = calibrate && selector.policy().law_family().is_some();
-        let calibrator = learns.then(|| Calibrator::new(cohort, interval)).transpose()?;
+        let calibrator = calibration(calibrate, selector.policy(), selector.setting())?;
+        let calibrator = calibrator.map(|(calibrator, _)| calibrator);
         if world.join > 0.0 && selector.policy().local_rule().is_some() {
             selector.set_interval(interval)?;
         }

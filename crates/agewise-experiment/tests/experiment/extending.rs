@@ -216,14 +216,54 @@ fn nothing_but_more_can_be_asked_for() {
         ("seeds", ExperimentParams { seeds: 1, ..before.clone() }),
         ("policies", small(&["random", "phased"])),
         ("policies", small(&["random"])),
-        ("extend", ExperimentParams { seed: 6, ..before.clone() }),
-        ("extend", trained(before.clone(), |training| training.batch = 6)),
+        ("seed = 6: expected 5, as", ExperimentParams { seed: 6, ..before.clone() }),
+        (
+            "training.batch = 6: expected 5, as in the run",
+            trained(before.clone(), |training| training.batch = 6),
+        ),
     ];
-    for (field, params) in wrong {
+    for (words, params) in wrong {
         let error = extend(&dir.dir, &params).unwrap_err().to_string();
-        assert!(error.starts_with(field), "{error}");
+        assert!(error.starts_with(words), "{error}");
     }
     extend(&dir.dir, of(&before).params()).unwrap();
     assert_eq!(play(&dir, &of(&before)), 0);
     assert_eq!(dir.files(), files);
+}
+
+/// A configuration that was changed by hand to ask for less, and one whose rounds decide how many clients share the data:
+/// both are refused, and nothing is lost.
+#[test]
+fn what_was_played_is_not_forgotten_by_an_edit() {
+    let trains = small(&["random", "oldest-first"]);
+    let selects = ExperimentParams { training: None, ..trains.clone() };
+    let mut joining = trains.clone();
+    joining.world.join = 0.1;
+    let mut cases = Vec::new();
+    for before in [trains, selects] {
+        let fewer = ExperimentParams { rounds: 6, ..before.clone() };
+        cases.push((before.clone(), fewer, "rounds = 6: expected at least 7"));
+        let fewer = ExperimentParams { seeds: 1, ..before.clone() };
+        cases.push((before.clone(), fewer, "seeds = 1: expected at least 2"));
+        let fewer = ExperimentParams { policies: vec!["random".to_string()], ..before.clone() };
+        cases.push((before, fewer, "policies = 1: expected at least 2"));
+    }
+    for rounds in [6, 8] {
+        let edited = ExperimentParams { rounds, ..joining.clone() };
+        cases.push((joining.clone(), edited, "another configuration"));
+    }
+    for (before, edited, words) in cases {
+        let dir = Dir::new(&of(&before));
+        play(&dir, &of(&before));
+        let files = dir.files();
+        let (edited, stop) = (of(&edited), AtomicBool::new(false));
+        let resumed =
+            agewise_experiment::play(&edited, Some(&dir.dir), 1, &Counter::default(), &stop);
+        let read = agewise_experiment::read(&edited, &dir.dir);
+        for refused in [resumed.err(), read.err()] {
+            let error = refused.unwrap().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        assert_eq!(dir.files(), files);
+    }
 }

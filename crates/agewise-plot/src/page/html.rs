@@ -47,9 +47,11 @@ pub(super) fn write_parts(page: &Page) -> (&'static str, String) {
 
 fn write_blocks(html: &mut String, page: &Page, anchors: &[String]) {
     let mut next_anchor = anchors.iter();
+    let (mut labels, mut section) = (Labels::default(), "");
     for block in &page.blocks {
         match block {
             Block::Heading(text) => {
+                section = text;
                 let anchor = next_anchor.next().map_or("", String::as_str);
                 _ = writeln!(html, r#"<h2 id="{anchor}">{}</h2>"#, escape(text));
             }
@@ -60,9 +62,12 @@ fn write_blocks(html: &mut String, page: &Page, anchors: &[String]) {
                 write_text(html, "p", " class=\"remark\" role=\"note\"", text);
             }
             Block::Figure { title, svg, width, reading } => {
-                write_figure(html, title, svg, *width, reading);
+                let name = if title.trim().is_empty() { "Figure" } else { title };
+                write_figure(html, &labels.unlike_others(name, section), svg, *width, reading);
             }
-            Block::Table(table) => table.write_to(html),
+            Block::Table(table) => {
+                table.write_to(html, &labels.unlike_others(table.name(), section));
+            }
             Block::KeyFigures(figures) => write_key_figures(html, figures),
             Block::Preformatted { summary, text } => {
                 _ = writeln!(
@@ -73,6 +78,22 @@ fn write_blocks(html: &mut String, page: &Page, anchors: &[String]) {
                 );
             }
         }
+    }
+}
+
+/// The labels of regions so far: readers jump from one to another by them, so that no two may be the same.
+#[derive(Default)]
+struct Labels(BTreeSet<String>);
+
+impl Labels {
+    /// A label for something of this name: with its section, and a number, where others are called like it.
+    fn unlike_others(&mut self, name: &str, section: &str) -> String {
+        let longer =
+            if section.is_empty() { name.to_owned() } else { format!("{name} ({section})") };
+        let numbered = (2_usize..).map(|count| format!("{longer} {count}"));
+        let mut candidates = [name.to_owned(), longer.clone()].into_iter().chain(numbered);
+        let free = candidates.find(|candidate| self.0.insert(candidate.clone()));
+        free.unwrap_or_else(|| name.to_owned())
     }
 }
 
@@ -129,13 +150,12 @@ fn write_contents(html: &mut String, page: &Page, anchors: &[String]) {
     html.push_str("</ol>\n</nav>\n");
 }
 
-fn write_figure(html: &mut String, title: &str, svg: &str, width: f64, reading: &str) {
-    let name = if title.trim().is_empty() { "Figure" } else { title };
+fn write_figure(html: &mut String, label: &str, svg: &str, width: f64, reading: &str) {
     _ = writeln!(
         html,
         "<figure>\n<div class=\"scroll chart\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n\
          <div style=\"min-width:{}px\">\n{svg}</div>\n</div>",
-        escape(name),
+        escape(label),
         number((SMALLEST_FIGURE_SCALE * width).round())
     );
     if !reading.trim().is_empty() {
@@ -194,5 +214,16 @@ mod tests {
     fn one_heading_needs_no_contents() {
         assert!(!write(&Page::new("t").heading("a")).contains("<nav"));
         assert!(write(&Page::new("t").heading("a").heading("b")).contains("<nav"));
+    }
+
+    #[test]
+    fn no_two_regions_have_the_same_label() {
+        let mut labels = Labels::default();
+        let mut label = |name: &str, section: &str| labels.unlike_others(name, section);
+        assert_eq!(label("Load", "first"), "Load");
+        assert_eq!(label("Load", "second"), "Load (second)");
+        assert_eq!(label("Load", "second"), "Load (second) 2");
+        assert_eq!(label("Table", ""), "Table");
+        assert_eq!(label("Table", ""), "Table 2");
     }
 }

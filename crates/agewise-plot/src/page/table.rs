@@ -86,21 +86,25 @@ impl Table {
         self
     }
 
-    /// Adds the table to a page, in a frame that scrolls sideways where it has to.
-    pub(crate) fn write_to(&self, html: &mut String) {
+    /// What it is called by readers that jump from one region of a page to another.
+    pub(crate) fn name(&self) -> &str {
+        if self.caption.trim().is_empty() { "Table" } else { &self.caption }
+    }
+
+    /// Adds the table to a page under a label, in a frame that scrolls sideways where it has to.
+    pub(crate) fn write_to(&self, html: &mut String, label: &str) {
         if self.columns.is_empty() {
             return;
         }
         html.push_str("<div class=\"table\">\n");
         // Not a caption element: that would be as wide as the table and scroll out of sight.
-        let has_caption = !self.caption.trim().is_empty();
-        let name = escape(if has_caption { &self.caption } else { "Table" });
-        if has_caption {
-            _ = writeln!(html, r#"<p class="caption">{name}</p>"#);
+        if !self.caption.trim().is_empty() {
+            _ = writeln!(html, r#"<p class="caption">{}</p>"#, escape(&self.caption));
         }
+        let label = escape(label);
         _ = writeln!(
             html,
-            r#"<div class="scroll" role="region" tabindex="0" aria-label="{name}">"#
+            r#"<div class="scroll" role="region" tabindex="0" aria-label="{label}">"#
         );
         html.push_str("<table>\n");
         html.push_str("<thead>\n<tr>");
@@ -147,7 +151,7 @@ mod tests {
 
     fn html(table: &Table) -> String {
         let mut html = String::new();
-        table.write_to(&mut html);
+        table.write_to(&mut html, table.name());
         html
     }
 

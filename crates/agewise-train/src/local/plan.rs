@@ -100,11 +100,11 @@ impl Default for LocalTrainingParams {
 impl LocalTrainingParams {
     /// Checks all settings.
     pub fn check(self) -> Result<LocalTraining> {
-        let at_least_0 = [
-            ("learning_rate", self.learning_rate),
-            ("weight_decay", self.weight_decay),
-            ("proximal", self.proximal),
-        ];
+        if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
+            let expected = "a number above 0: without it nothing is learned";
+            return Err(Error::new("learning_rate", self.learning_rate, expected));
+        }
+        let at_least_0 = [("weight_decay", self.weight_decay), ("proximal", self.proximal)];
         for (field, value) in at_least_0 {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(Error::new(field, value, "a number of at least 0"));
@@ -178,8 +178,9 @@ mod tests {
     #[test]
     fn wrong_settings_are_named() {
         let params = LocalTrainingParams::default();
-        let wrong: [(&str, LocalTrainingParams); 11] = [
+        let wrong: [(&str, LocalTrainingParams); 12] = [
             ("learning_rate", LocalTrainingParams { learning_rate: f32::NAN, ..params }),
+            ("learning_rate", LocalTrainingParams { learning_rate: 0.0, ..params }),
             ("weight_decay", LocalTrainingParams { weight_decay: -1.0, ..params }),
             ("proximal", LocalTrainingParams { proximal: f32::INFINITY, ..params }),
             ("momentum", LocalTrainingParams { momentum: 1.0, ..params }),

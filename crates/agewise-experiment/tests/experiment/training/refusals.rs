@@ -287,3 +287,33 @@ fn a_baseline_may_be_spelled_as_its_policy() {
         assert!(Experiment::with_data(params, made_up()).is_ok(), "{policy}");
     }
 }
+
+/// A share that cuts no update of a cohort would be a plain mean under another name.
+#[test]
+fn a_trimmed_mean_that_cuts_nothing_is_refused() {
+    let params = |cohort, rule: &str| {
+        let aggregation = rule.parse().unwrap();
+        ExperimentParams { cohort, aggregation, ..small(&["random"]) }
+    };
+    for (cohort, rule, words) in [
+        (
+            4,
+            "trimmed-mean(trim=0.2)",
+            "trim of trimmed-mean(trim=0.2) = 0.2: expected at least 0.25",
+        ),
+        (4, "trimmed-mean", "trim of trimmed-mean = 0.1: expected at least 0.25"),
+        (3, "trimmed-mean(trim=0.3)", "expected at least 0.334"),
+        (2, "trimmed-mean(trim=0.49)", "expected another rule"),
+    ] {
+        let error = Experiment::with_data(params(cohort, rule), made_up()).err().unwrap();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    for (cohort, rule) in
+        [(4, "trimmed-mean(trim=0.25)"), (10, "trimmed-mean"), (2, "trimmed-mean(trim=0)")]
+    {
+        assert!(Experiment::with_data(params(cohort, rule), made_up()).is_ok(), "{rule}");
+    }
+    let twice = small(&["random", "random+mean"]);
+    let error = Experiment::with_data(twice, made_up()).err().unwrap().to_string();
+    assert!(error.starts_with("policies = random: expected each policy once"), "{error}");
+}

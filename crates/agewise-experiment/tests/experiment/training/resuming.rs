@@ -20,7 +20,7 @@ const RULES: [&str; 6] = [
     "momentum(learning_rate=0.8, beta=0.9)",
     "adam(learning_rate=0.02)",
     "median",
-    "trimmed-mean(trim=0.2)+momentum",
+    "trimmed-mean(trim=0.25)+momentum",
     "mean(clip_norm=0.1)",
 ];
 
