@@ -18,11 +18,11 @@ pub(super) struct EnrollArgs {
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 
-    /// What a token is good for: client (to enrol, once), observer (to look), operator (to look and to revoke)
+    /// The rights of the token: client (enrols once), observer (reads the status), operator (reads and revokes)
     #[arg(long, default_value = "client")]
     role: String,
 
-    /// The only name that a client may enrol under with it, or whose it is
+    /// The name of the client that may enrol with it, or of its holder
     #[arg(long)]
     name: Option<String>,
 
@@ -78,7 +78,7 @@ pub(super) fn enroll(args: &EnrollArgs) -> Result<(), Failure> {
     print(&(lines.join("\n") + "\n"))
 }
 
-/// Shows who is there.
+/// Lists clients and tokens.
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     let admin = open(&args.config)?;
     let (clients, tokens) = (admin.clients()?, admin.tokens()?);
@@ -120,8 +120,8 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Shuts somebody out.
-pub(super) fn shut_out(args: &RevokeArgs) -> Result<(), Failure> {
+/// Revokes a client or a token.
+pub(super) fn revoke_access(args: &RevokeArgs) -> Result<(), Failure> {
     let revoked = match (&args.config, &args.coordinator) {
         (Some(path), _) => open(path)?.revoke(&args.who)?,
         (None, Some(url)) => {

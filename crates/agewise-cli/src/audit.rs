@@ -67,7 +67,7 @@ fn as_text(audited: &Audit) -> String {
     if *fallbacks > 0 {
         let _ = writeln!(
             text,
-            "fallback   {fallbacks} rounds in which nobody had come, and one client was invited"
+            "fallback   {fallbacks} rounds in which no client had joined, and one was invited"
         );
     }
     let refused: Vec<String> =

@@ -33,11 +33,11 @@ pub(crate) struct ClientArgs {
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
 
-    /// What the client calls itself, for good [default: a random name, kept in its state]
+    /// The name of the client, which cannot change [default: a random name, kept in its state]
     #[arg(long)]
     name: Option<String>,
 
-    /// Print what happens as lines of JSON on standard output
+    /// Print events as lines of JSON on standard output
     #[arg(long)]
     json: bool,
 

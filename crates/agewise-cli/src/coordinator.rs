@@ -42,7 +42,7 @@ pub(crate) struct CoordinatorArgs {
     #[arg(long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
 
-    /// Go on with the run in the state folder, or begin it if there is none yet
+    /// Resume the run in the state folder, or begin it if there is none yet
     #[arg(long)]
     resume: bool,
 
@@ -58,11 +58,11 @@ pub(crate) struct CoordinatorArgs {
 enum CoordinatorCommand {
     /// Write a complete, commented configuration, and TLS certificates for a first try
     Init(InitArgs),
-    /// Make tokens: for clients to enrol with, once each, or for people who look at the run
+    /// Make tokens: for clients, which enrol once with each, or for observers and operators
     Enroll(EnrollArgs),
     /// Show the clients and the tokens of a run
     List(ListArgs),
-    /// Shut out a client or a token, for good and at once
+    /// Revoke a client or a token, for good and at once
     Revoke(RevokeArgs),
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn run(args: CoordinatorArgs) -> Result<(), Failure> {
         (Some(CoordinatorCommand::Init(init)), _) => write_example(&init),
         (Some(CoordinatorCommand::Enroll(args)), _) => admin::enroll(&args),
         (Some(CoordinatorCommand::List(args)), _) => admin::list(&args),
-        (Some(CoordinatorCommand::Revoke(args)), _) => admin::shut_out(&args),
+        (Some(CoordinatorCommand::Revoke(args)), _) => admin::revoke_access(&args),
         (None, Some(path)) => serve(&path, args.resume, args.data_dir.as_deref(), &args.log),
         // clap asks for one of them.
         (None, None) => Err(Failure::BadInput("config: expected a file".to_string())),
@@ -115,7 +115,7 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
     }
     let made = TrialCertificates::new(&args.host)?;
     let tls = folder.join("tls");
-    fs::create_dir_all(&tls).map_err(|error| trouble(&tls, &error))?;
+    fs::create_dir_all(&tls).map_err(|error| io_failure(&tls, &error))?;
     let contents = [TEMPLATE, &made.authority, &made.certificate, &made.key];
     for (name, text) in files.into_iter().zip(contents) {
         let is_secret = Path::new(name).extension().is_some_and(|end| end == "key");
@@ -144,17 +144,17 @@ fn write_new(path: &Path, text: &str, is_secret: bool) -> Result<(), Failure> {
         options.mode(0o600);
     }
     let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| trouble(path, &error))
+    written.map_err(|error| io_failure(path, &error))
 }
 
-fn trouble(path: &Path, error: &io::Error) -> Failure {
+fn io_failure(path: &Path, error: &io::Error) -> Failure {
     Failure::Io(format!("{}: {error}", path.display()))
 }
 
 impl From<CoordinatorError> for Failure {
-    fn from(trouble: CoordinatorError) -> Self {
-        let message = trouble.to_string();
-        if trouble.is_bad_input() { Self::BadInput(message) } else { Self::Io(message) }
+    fn from(error: CoordinatorError) -> Self {
+        let message = error.to_string();
+        if error.is_bad_input() { Self::BadInput(message) } else { Self::Io(message) }
     }
 }
 
@@ -215,7 +215,7 @@ fn identity(config: &CoordinatorConfig) -> Result<Option<ServerIdentity>, Failur
 async fn bind(field: &str, address: &str) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|error| match error.kind() {
-        // The name or the number is wrong, or somebody else is there: another one would do.
+        // The name or the number is wrong, or another program listens there: another address would do.
         io::ErrorKind::InvalidInput
         | io::ErrorKind::AddrInUse
         | io::ErrorKind::AddrNotAvailable

@@ -8,6 +8,7 @@ use agewise_server::tls::Trust;
 use agewise_train::data::folders;
 use agewise_train::data::{Dataset, Partition, PartitionParams, load};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use std::fs;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -197,7 +198,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::Io(format!("cannot start threads: {error}")))?;
     let result = runtime.block_on(work);
-    // Training that nobody waits for any more must not hold up the end.
+    // Training whose result is not needed any more must not delay the end.
     runtime.shutdown_background();
     result
 }
@@ -231,8 +232,8 @@ impl From<ClientError> for Failure {
 /// Says what happened to a client: a line in the log, or one of JSON on standard output.
 pub(crate) fn show(client: &str, event: &Event, json: bool) {
     if json {
-        let line = as_json(client, event);
-        // Whoever reads this may have left, which is no reason to stop training.
+        let line = serde_json::to_string(&EventLine { client, event }).unwrap_or_default();
+        // The reader may have closed the pipe, which is no reason to stop training.
         super::print(&format!("{line}\n")).ok();
         return;
     }
@@ -252,26 +253,10 @@ pub(crate) fn show(client: &str, event: &Event, json: bool) {
     }
 }
 
-fn as_json(client: &str, event: &Event) -> serde_json::Value {
-    use serde_json::json;
-    match event {
-        Event::Enrolled { client: number, waiting_since } => {
-            json!({"client": client, "event": "enrolled", "number": number, "waiting_since": waiting_since})
-        }
-        Event::Joined { round, age } => {
-            json!({"client": client, "event": "joined", "round": round, "age": age})
-        }
-        Event::NotJoined { round, why } => {
-            json!({"client": client, "event": "not-joined", "round": round, "why": why})
-        }
-        Event::Accepted { round } => json!({"client": client, "event": "accepted", "round": round}),
-        Event::NotAccepted { round, why } => {
-            json!({"client": client, "event": "not-accepted", "round": round, "why": why})
-        }
-        Event::Disconnected { why } => {
-            json!({"client": client, "event": "disconnected", "why": why})
-        }
-        Event::GaveUp { why } => json!({"client": client, "event": "gave-up", "why": why}),
-        Event::Finished => json!({"client": client, "event": "finished"}),
-    }
+/// An event as one line of JSON.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    client: &'a str,
+    #[serde(flatten)]
+    event: &'a Event,
 }

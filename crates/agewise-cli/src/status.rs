@@ -11,7 +11,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
-#[command(about = "Show how a run goes: round, cohort, ages, health")]
+#[command(about = "Show the status of a run: round, cohort, ages, health")]
 pub(crate) struct StatusArgs {
     /// The coordinator: https://HOST:PORT (http:// only on loopback)
     #[arg(value_name = "URL")]

@@ -14,9 +14,9 @@ Example:
   agewise swarm --clients 100 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --data digits --partition dirichlet:0.3";
 
 #[derive(Debug, Args)]
-#[command(about = "Run many clients in one process, for trying and for load", after_help = EXAMPLES)]
+#[command(about = "Run many clients in one process, for trials and load tests", after_help = EXAMPLES)]
 pub(crate) struct SwarmArgs {
-    /// How many
+    /// The number of clients
     #[arg(long, value_name = "K", value_parser = count::parse)]
     clients: u64,
 
@@ -38,11 +38,11 @@ pub(crate) struct SwarmArgs {
     #[arg(long, default_value = "swarm")]
     prefix: String,
 
-    /// How many train at a time [default: all cores]
+    /// The number of clients that train at a time [default: all cores]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Print what happens as lines of JSON on standard output
+    /// Print events as lines of JSON on standard output
     #[arg(long)]
     json: bool,
 

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p agewise-server --bench driver_rounds [-- CLIENTS...]` plays rounds of 10 clients with a model of 1,000 parameters over
 //! loopback, for a policy that the coordinator decides and for one that the clients decide, and prints the processor time of the driver's
-//! thread and the time from one round to the next. The ledger is filled beforehand, so nobody has to enrol 100,000 clients.
+//! thread and the time from one round to the next. The ledger is filled beforehand, so that 100,000 clients do not have to enrol.
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot be set up ends")]
 
 use agewise_server::client::swarm::{self, SwarmParams};

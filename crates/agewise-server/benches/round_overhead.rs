@@ -21,7 +21,7 @@ const COHORT: u64 = 10;
 /// Rounds that are not counted: connections and files are new.
 const WARM_UP: u64 = 2;
 
-/// The `cnn` of MNIST as nothing but numbers: a client changes every one of them a little, and nobody evaluates.
+/// The `cnn` of MNIST as nothing but numbers: a client changes every one of them a little, and nothing is evaluated.
 fn cnn() -> Result<Arc<Numbers>> {
     let model = Model::new(ModelSpec::named("cnn", ImageShape::new(1, 28, 28), 10)?)?;
     let task = Numbers::new(model.parameters()).with_report(600, 1.0);

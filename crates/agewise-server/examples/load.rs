@@ -99,7 +99,7 @@ impl Seen {
         }
     }
 
-    /// Listens until nobody is left to hear from.
+    /// Collects events until all clients have ended.
     async fn all(mut events: UnboundedReceiver<(usize, Event)>) -> Self {
         let mut seen = Self::new();
         while let Some((_, event)) = events.recv().await {

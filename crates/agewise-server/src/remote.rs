@@ -1,4 +1,4 @@
-//! How a run goes, asked from outside, and what an operator does from there.
+//! The status of a run and revocation, over the network.
 
 use crate::client::{endpoint, with_causes};
 use crate::crypto::token::Token;
@@ -38,7 +38,7 @@ pub async fn status(
     reply.map(tonic::Response::into_inner).map_err(no_answer)
 }
 
-/// Shuts out a client by its name, or a token by its public part. Says what was shut out.
+/// Revokes a client by its name, or a token by its public part. Says what was revoked.
 pub async fn revoke(
     url: &str,
     trust: &Trust,

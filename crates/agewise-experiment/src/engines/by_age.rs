@@ -45,7 +45,7 @@ impl ByAge {
         match rule {
             Rule::Laws(laws) => self.choose_by_law(&now, &draws, round, laws, &mut chosen),
             Rule::Ranked(ranking) => {
-                self.choose_by_rank(&now, &draws, round, *ranking, &mut chosen)
+                self.choose_by_rank(&now, &draws, round, *ranking, &mut chosen);
             }
         }
         if chosen.selected == 0 && self.setting.empty_cohort() == EmptyCohort::ForceOne {

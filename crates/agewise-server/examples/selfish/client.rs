@@ -28,7 +28,7 @@ pub(crate) struct Selfish {
 }
 
 impl Selfish {
-    /// Enrols, as everybody has to.
+    /// Enrols, as every client has to.
     pub(crate) async fn enrol(url: &str, name: &str, identity: Identity) -> Result<Self, Failure> {
         let mut calls = CoordinatorClient::connect(url.to_string()).await?;
         let challenge = calls.challenge(ChallengeRequest {}).await?.into_inner().challenge;

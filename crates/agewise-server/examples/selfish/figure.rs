@@ -20,7 +20,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// The waits of honest clients with the check and without it, and how often everybody takes part.
+    /// The waits of honest clients with the check and without it, and how often all clients take part.
     pub(crate) fn figure(&self) -> Figure {
         let longest = self.unchecked.histogram(false).into_keys().max().unwrap_or(0).max(8);
         let waits = |title, run| Self::waits(title, run, &self.law, longest);

@@ -36,7 +36,7 @@ pub(crate) fn endpoint(url: &str, trust: &Trust) -> Result<Endpoint, Error> {
     Ok(endpoint)
 }
 
-/// What an address may be: a host and a port, and without encryption only this machine.
+/// Checks an address: a host and a port, and without encryption only this machine.
 fn check_address(uri: &Uri) -> Result<(), &'static str> {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let has_more = !matches!(uri.path(), "" | "/") || uri.query().is_some();
@@ -57,7 +57,7 @@ pub(super) fn is_here(uri: &Uri) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// An error with what caused it: the outermost alone says little.
+/// An error with its causes: the outermost alone says little.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

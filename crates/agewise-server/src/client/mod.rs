@@ -21,6 +21,7 @@ use agewise_train::Task;
 use agewise_train::task::Split;
 use backoff::Backoff;
 pub(crate) use endpoint::{endpoint, with_causes};
+use serde::Serialize;
 use session::{Ended, Session};
 use std::future::Future;
 use std::io;
@@ -57,14 +58,14 @@ impl TaskProvider for OwnTask {
     }
 }
 
-/// Where a client finds its coordinator, and how it keeps itself.
+/// The parameters of a client.
 #[derive(Debug, Clone)]
 pub struct ClientParams {
     /// `https://host:port`, or `http://` on loopback.
     pub coordinator: String,
     /// Which certificates are believed.
     pub trust: Trust,
-    /// What the client calls itself. Without one it makes a random name and keeps it in its state.
+    /// The name of the client. Without one it makes a random name and keeps it in its state.
     pub name: Option<String>,
     /// Where it remembers its name, its key and its age. Without one it asks the coordinator for its age, and has a key until the
     /// program ends.
@@ -92,12 +93,14 @@ impl ClientParams {
     }
 }
 
-/// What happens to a client, for the program around it.
-#[derive(Debug, Clone, PartialEq)]
+/// What happens to a client, for the program around it. As JSON it has its name in `event`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// It is known to the coordinator under this number, and has this age in round 0 or later.
     Enrolled {
         /// Its number.
+        #[serde(rename = "number")]
         client: u32,
         /// Its age in round t is t minus this.
         waiting_since: i64,
@@ -133,7 +136,7 @@ pub enum Event {
         /// What failed.
         why: String,
     },
-    /// It makes no sense to go on.
+    /// It gives up for good.
     GaveUp {
         /// Why.
         why: String,
@@ -193,13 +196,13 @@ impl Client {
         Ok(Self { params, state, identity, task, events: None })
     }
 
-    /// Tells this channel what happens.
+    /// Sends its events to this channel.
     #[must_use]
     pub fn with_events(self, events: UnboundedSender<Event>) -> Self {
         Self { events: Some(events), ..self }
     }
 
-    /// What it calls itself.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.state.name
     }

@@ -22,7 +22,7 @@ use tonic::{Code, Status};
 const CHUNK: usize = 256 << 10;
 
 impl Session {
-    /// Draws, and does what follows from it.
+    /// Makes the draw of a round, and joins if it wins.
     pub(super) async fn decide(
         &mut self,
         coordinator: &mut CoordinatorClient<Channel>,

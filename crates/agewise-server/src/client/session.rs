@@ -35,7 +35,7 @@ pub(super) enum Ended {
     Finished,
     /// The coordinator is away, or about to go.
     Disconnected { why: String, was_connected: bool },
-    /// It makes no sense to go on.
+    /// The client gives up for good.
     Failed(ClientError),
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Session {
     pub(super) provider: Box<dyn TaskProvider>,
     pub(super) events: Option<UnboundedSender<Event>>,
     pub(super) run: Vec<u8>,
-    /// What the coordinator wants trained, and the task that does it.
+    /// The coordinator's specification of the task, and the task.
     pub(super) task: Option<(TaskSpec, Arc<dyn Task>)>,
     pub(super) rule: Option<(ParticipationParams, ParticipationRule)>,
     pub(super) pending: Option<Pending>,
@@ -113,7 +113,7 @@ impl Session {
 
     pub(super) fn tell(&self, event: Event) {
         if let Some(events) = &self.events {
-            // Who does not listen any more does not want to know.
+            // The receiver may be gone.
             events.send(event).ok();
         }
     }
@@ -199,8 +199,7 @@ impl Session {
             return Err(Status::internal("the coordinator has sent no task").into());
         };
         if spec.draws() != DrawSource::Proven && !is_here(self.endpoint.uri()) {
-            let why =
-                "it wants draws that everybody can compute, which only one on this machine may";
+            let why = "it asks for seeded draws, which only a coordinator on this machine may";
             return Err(cheated(why));
         }
         if self.task.as_ref().is_none_or(|(known, _)| *known != spec) {
@@ -224,7 +223,7 @@ impl Session {
         }
         self.signer = RequestSigner::new(self.identity.clone(), challenge.challenge);
         if let Some(told) = &reply.seeds {
-            self.hold_to(told)?;
+            self.check_commitment(told)?;
         }
         self.run = reply.run;
         self.state.run = run;
@@ -235,8 +234,8 @@ impl Session {
         Ok(())
     }
 
-    /// What the coordinator has committed to must be what it has committed to before.
-    fn hold_to(&mut self, told: &protocol::Commitment) -> Result<(), SessionError> {
+    /// Checks that a commitment agrees with the earlier ones.
+    fn check_commitment(&mut self, told: &protocol::Commitment) -> Result<(), SessionError> {
         let told = commitment(told)
             .ok_or_else(|| cheated("it has committed to something that is not a seed"))?;
         match &mut self.seeds {
@@ -259,7 +258,7 @@ impl Session {
         announcement: &Announcement,
     ) -> Result<RoundSeed, SessionError> {
         if let Some(told) = &announcement.seeds {
-            self.hold_to(told)?;
+            self.check_commitment(told)?;
         }
         let seed = RoundSeed::try_from(announcement.round_seed.as_slice());
         let seed = seed.map_err(|_| cheated("a round without a seed"))?;

@@ -1,4 +1,4 @@
-//! What a client remembers: its name, its key, its run, since when it waits, and what the coordinator has committed to.
+//! The state of a client: its name, its key, its run, the round since which it waits, and the coordinator's commitment to its seeds.
 
 use super::ClientError;
 use crate::crypto::seed_chain::Commitment;
@@ -12,10 +12,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The memory of a client, kept in a small JSON file.
+/// The state of a client, kept in a small JSON file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientState {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     /// The run in which it has an age, as hexadecimal digits; empty before the first.
     #[serde(default)]
@@ -26,7 +26,7 @@ pub struct ClientState {
     /// Its age in round t is t minus this.
     #[serde(default)]
     pub waiting_since: i64,
-    /// What the coordinator cannot change any more about the seeds of this run.
+    /// The coordinator's commitment to the seeds of this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<Remembered>,
     #[serde(skip)]

@@ -1,4 +1,4 @@
-//! Many clients in one process: for trying, and for load.
+//! Many clients in one process, for trials and load tests.
 
 use super::{Client, ClientError, ClientParams, Event, TaskProvider};
 use crate::crypto::Identity;
@@ -61,7 +61,7 @@ impl SwarmParams {
 }
 
 /// Runs one client for each task until the run is over or `shutdown` is ready. They enrol one after the other, so client i of a
-/// new run has the i-th task. `events` hears what happens to whom.
+/// new run has the i-th task. `events` gets the events of all clients, with their numbers.
 pub async fn run(
     params: SwarmParams,
     tasks: Vec<Box<dyn TaskProvider>>,
@@ -106,14 +106,14 @@ pub async fn run(
         });
     }
     // One that gives up, because it was revoked for example, does not end the others.
-    let (mut first_trouble, mut finished) = (None, false);
+    let (mut first_error, mut finished) = (None, false);
     loop {
         tokio::select! {
             ended = clients.join_next() => match ended {
                 None if finished => return Ok(()),
-                None => return first_trouble.map_or(Ok(()), Err),
+                None => return first_error.map_or(Ok(()), Err),
                 Some(Ok(Err(why))) => {
-                    first_trouble.get_or_insert(why);
+                    first_error.get_or_insert(why);
                 }
                 Some(_) => finished = true,
             },

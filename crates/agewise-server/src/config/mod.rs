@@ -1,4 +1,4 @@
-//! What a coordinator is asked to do: parameters from outside, checked into a configuration that can be run.
+//! The configuration of a coordinator: parameters from a file, and their checked form.
 
 mod params;
 
@@ -42,7 +42,7 @@ pub fn refuse_renamed_keys(file: &toml::Table) -> Result<()> {
 /// A configuration that can be run.
 #[derive(Debug, Clone)]
 pub struct CoordinatorConfig {
-    /// What it was made from.
+    /// The parameters that it was made from.
     pub params: CoordinatorParams,
     /// The policy, with its first ages and its weighting.
     pub variant: PolicyVariant,
@@ -217,7 +217,7 @@ impl CoordinatorConfig {
         Self { aggregation, ..self }
     }
 
-    /// What cannot change about aggregation while a run goes on, as models keep what the server remembers.
+    /// The part of the aggregation that cannot change during a run, because models keep the state of the aggregator.
     pub(crate) fn aggregation_fact(&self) -> String {
         match self.aggregation.params() {
             Some(params) => {

@@ -21,7 +21,7 @@ pub struct CoordinatorParams {
     pub serve_after_end: bool,
     /// Encryption.
     pub tls: TlsParams,
-    /// Who may come in.
+    /// Access control.
     pub access: AccessParams,
     /// Bounds on connections and calls.
     pub limits: LimitParams,
@@ -47,11 +47,11 @@ pub struct TlsParams {
     pub key: PathBuf,
 }
 
-/// Who may come in.
+/// Access control.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessParams {
-    /// Whether enrolling and looking need tokens. Without them everybody who reaches the port may, which only loopback
+    /// Whether enrolling and looking need tokens. Without them every machine that reaches the port may, which only loopback
     /// addresses may do.
     pub tokens: bool,
 }
@@ -81,7 +81,7 @@ pub enum DrawSource {
     /// From the client's key and the seed of the round, with a proof that the coordinator checks.
     #[default]
     Proven,
-    /// From the seed of the run, as in the simulator: everybody can compute them beforehand, so they are for tests.
+    /// From the seed of the run, as in the simulator: anyone can compute them beforehand, so they are for tests.
     Seeded,
 }
 
@@ -105,7 +105,7 @@ pub struct RoundParams {
     pub clients: u64,
     /// m: clients that a round aims at.
     pub cohort: u64,
-    /// The most clients of a round; who asks then is told that it is full. 0: twice the cohort.
+    /// The most clients of a round; further ones are told that it is full. 0: twice the cohort.
     pub max_cohort: u64,
     /// The fewest reports from which a model is made.
     pub min_reports: u64,

@@ -1,4 +1,4 @@
-//! What an operator does beside a coordinator, or before it has started: hand out tokens, list clients and tokens, and revoke them. A user that
+//! Administration of a run, while a coordinator runs or before it starts: create tokens, list clients and tokens, and revoke them. A user that
 //! may write to the state folder is an operator.
 
 use super::LEDGER;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// The most tokens that are made at once.
 const MOST_TOKENS: u64 = 1_000_000;
 
-/// Everyone who may take part in a run or look at it.
+/// The clients and the tokens of a run.
 #[derive(Debug)]
 pub struct Admin {
     ledger: Ledger,
@@ -24,11 +24,11 @@ pub struct Admin {
 pub struct ClientInfo {
     /// Its number.
     pub client: u32,
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     /// Its public key, as digits.
     pub key: String,
-    /// Whether it was shut out.
+    /// Whether it was revoked.
     pub revoked: bool,
 }
 
@@ -37,13 +37,13 @@ pub struct ClientInfo {
 pub struct TokenInfo {
     /// Its public part.
     pub id: String,
-    /// What it is good for.
+    /// Its role.
     pub role: Role,
-    /// Who it is for, if that was said.
+    /// The name of the client that may use it, if it is for one.
     pub name: Option<String>,
     /// The number of the client that has used it.
     pub used_by: Option<u32>,
-    /// Whether it was shut out.
+    /// Whether it was revoked.
     pub revoked: bool,
 }
 
@@ -103,7 +103,7 @@ impl Admin {
         Ok(self.ledger.tokens()?.into_iter().map(row).collect())
     }
 
-    /// Shuts out the client of this name, or the token with this public part. Says which.
+    /// Revokes the client of this name, or the token with this public part. Says which.
     pub fn revoke(&mut self, who: &str) -> Result<String, CoordinatorError> {
         let revoked = self.ledger.revoke(who)?;
         self.ledger.commit()?;

@@ -1,4 +1,4 @@
-//! What the network asks of the driver. Answers go out when what they promise is on disk.
+//! The commands that the network sends to the driver. A reply is sent when what it promises is on disk.
 
 use super::refusal::{CallError, Refusal};
 use super::storage::models::Global;
@@ -8,7 +8,7 @@ use crate::protocol;
 use agewise_core::Draw;
 use tokio::sync::{oneshot, watch};
 
-/// A question; the answer never comes if it could not be stored.
+/// A command; its reply never comes if it could not be stored.
 pub(crate) enum Command {
     /// A client makes itself known. It has shown that it has this key.
     Enrol {
@@ -55,14 +55,14 @@ pub(crate) enum Command {
     Drain,
 }
 
-/// What a client that listens gets.
+/// The stream of announcements of one client.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) announcements: watch::Receiver<protocol::Announcement>,
     pub(crate) token: u64,
 }
 
-/// What happens to an update.
+/// Whether an update is received.
 #[derive(Debug)]
 pub(crate) enum UploadDecision {
     /// It may come in.

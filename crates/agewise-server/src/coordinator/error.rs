@@ -58,3 +58,17 @@ impl CoordinatorError {
         matches!(self, Self::Input(_) | Self::Corrupt(_))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn an_error_about_a_file_names_it_and_keeps_its_cause() {
+        let error = CoordinatorError::file(Path::new("some/file"))(io::Error::other("no disk"));
+        assert_eq!(error.to_string(), "some/file: no disk");
+        assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("no disk"));
+        assert!(!error.is_missing_file() && !error.is_bad_input());
+    }
+}

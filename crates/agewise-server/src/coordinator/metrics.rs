@@ -9,12 +9,23 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 type Float = Gauge<f64, AtomicU64>;
 type Labels = [(&'static str, &'static str); 1];
+
+/// A metric under this name.
+fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// A metric that begins at zero.
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    registered(registry, name, help, M::default())
+}
 
 /// All figures of a coordinator.
 #[derive(Debug)]
@@ -47,71 +58,44 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("agewise");
+        let r = &mut registry;
         let seconds = || Histogram::new(exponential_buckets(0.01, 2.0, 20));
+        let sizes = Histogram::new(exponential_buckets(1.0, 2.0, 16));
         let metrics = Self {
-            announcements: Counter::default(),
-            storage_failures: Counter::default(),
-            bytes: Family::default(),
-            rounds: Family::default(),
-            joins: Family::default(),
-            reports: Family::default(),
-            refusals: Family::default(),
-            connections: Family::default(),
-            opened: Counter::default(),
-            closed: Family::default(),
-            round: Gauge::default(),
-            enrolled: Gauge::default(),
-            connected: Gauge::default(),
-            target: Gauge::default(),
-            selected: Gauge::default(),
-            reported: Gauge::default(),
-            interval: Float::default(),
-            accuracy: Float::default(),
-            loss: Float::default(),
-            cohort: Histogram::new(exponential_buckets(1.0, 2.0, 16)),
-            round_seconds: seconds(),
-            aggregate_seconds: seconds(),
-            registry: Registry::default(),
+            announcements: add(r, "announcements", "Announcements sent"),
+            storage_failures: add(r, "storage_failures", "Failures of the disk or the ledger"),
+            bytes: add(r, "bytes", "Bytes of models sent and updates received"),
+            rounds: add(r, "rounds", "Rounds that ended, by outcome"),
+            joins: add(r, "joins", "Clients that asked to take part, by outcome"),
+            reports: add(r, "reports", "Reports, by outcome"),
+            refusals: add(r, "refusals", "Refused requests, by reason"),
+            connections: add(r, "connections", "Connections, and of them unauthenticated ones"),
+            opened: add(r, "connections_opened", "Connections that were accepted"),
+            closed: add(
+                r,
+                "connections_closed",
+                "Connections closed by the coordinator, by reason",
+            ),
+            round: add(r, "round", "The present round, from 0"),
+            enrolled: add(r, "clients_enrolled", "Clients of the run"),
+            connected: add(r, "clients_connected", "Clients that listen"),
+            target: add(r, "cohort_target", "Clients that a round aims at"),
+            selected: add(r, "cohort_selected", "Clients that joined this round"),
+            reported: add(r, "cohort_reported", "Reports of this round"),
+            interval: add(r, "interval_rounds", "Interval of the age laws"),
+            accuracy: add(r, "model_accuracy", "Test accuracy of the last model"),
+            loss: add(r, "model_loss", "Test loss of the last model"),
+            cohort: registered(r, "cohort_size", "Clients of a round", sizes),
+            round_seconds: registered(r, "round_seconds", "Time of a round", seconds()),
+            aggregate_seconds: registered(
+                r,
+                "aggregate_seconds",
+                "Time from the last report to the next model",
+                seconds(),
+            ),
+            registry,
         };
         let m = &metrics;
-        registry.register("announcements", "Announcements sent", m.announcements.clone());
-        registry.register(
-            "storage_failures",
-            "Failures of the disk or the ledger",
-            m.storage_failures.clone(),
-        );
-        registry.register("bytes", "Bytes of models sent and updates received", m.bytes.clone());
-        registry.register("rounds", "Rounds that ended, by how", m.rounds.clone());
-        registry.register("joins", "Clients that asked to take part, by outcome", m.joins.clone());
-        registry.register("reports", "Reports, by outcome", m.reports.clone());
-        registry.register("refusals", "Refused requests, by reason", m.refusals.clone());
-        registry.register(
-            "connections",
-            "Connections, and of them unauthenticated ones",
-            m.connections.clone(),
-        );
-        registry.register("connections_opened", "Connections that were accepted", m.opened.clone());
-        registry.register(
-            "connections_closed",
-            "Connections that we closed, by why",
-            m.closed.clone(),
-        );
-        registry.register("round", "The present round, from 0", m.round.clone());
-        registry.register("clients_enrolled", "Clients of the run", m.enrolled.clone());
-        registry.register("clients_connected", "Clients that listen", m.connected.clone());
-        registry.register("cohort_target", "Clients that a round aims at", m.target.clone());
-        registry.register("cohort_selected", "Clients that joined this round", m.selected.clone());
-        registry.register("cohort_reported", "Reports of this round", m.reported.clone());
-        registry.register("interval_rounds", "Interval of the age laws", m.interval.clone());
-        registry.register("model_accuracy", "Test accuracy of the last model", m.accuracy.clone());
-        registry.register("model_loss", "Test loss of the last model", m.loss.clone());
-        registry.register("cohort_size", "Clients of a round", m.cohort.clone());
-        registry.register("round_seconds", "Time of a round", m.round_seconds.clone());
-        registry.register(
-            "aggregate_seconds",
-            "Time from the last report to the next model",
-            m.aggregate_seconds.clone(),
-        );
         // Alerts on a rate need the series before the first event.
         for &reason in Reason::ALL {
             drop(m.refusals.get_or_create(&[("reason", reason.name())]));
@@ -122,7 +106,7 @@ impl Metrics {
         for outcome in ["committed", "abandoned"] {
             drop(m.rounds.get_or_create(&[("outcome", outcome)]));
         }
-        Self { registry, ..metrics }
+        metrics
     }
 
     /// The figures that follow from where the run stands.
@@ -166,7 +150,7 @@ impl Metrics {
         self.bytes.get_or_create(&[("direction", direction)]).inc_by(bytes);
     }
 
-    /// What happens at the counters.
+    /// Sets the figures about connections.
     pub(crate) fn show_connections(&self, counters: &ConnectionCounters) {
         for (state, count) in
             [("open", counters.open()), ("unauthenticated", counters.unauthenticated())]

@@ -206,7 +206,7 @@ pub async fn run(
         stopped.wait_for(|stop| *stop).await.ok();
     };
     let web = web.map(|listener| {
-        // Who is on this machine may look; elsewhere one has to be an observer.
+        // Requests from this machine need no token; others need the token of an observer.
         let is_here = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let auth = (!is_here).then(|| auth.clone());
         tokio::spawn(http::serve(listener, shared.clone(), auth, until_stopped(stopped.clone())))
@@ -290,7 +290,7 @@ fn check_address(
         return Ok(());
     }
     if is_encrypted {
-        let expected = format!("true, as everybody can reach {address}");
+        let expected = format!("true, as {address} can be reached from other machines");
         return Err(agewise_core::Error::new("access.tokens", false, expected).into());
     }
     let expected = "a loopback address, or tls.certificate and tls.key";

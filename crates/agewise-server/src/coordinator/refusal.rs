@@ -129,3 +129,31 @@ impl From<CallError> for Status {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    #[test]
+    fn codes_follow_from_variants_and_not_from_texts() {
+        let error = || Error::new("round", 3, "a text that says nothing about the code");
+        let denied = |reason| CallError::from(Refusal::new(reason, "round, run, revoked"));
+        for (error, code) in [
+            (CallError::NotEnrolled(error()), Code::FailedPrecondition),
+            (CallError::NotInRound(error()), Code::Aborted),
+            (CallError::AlreadyWatching(error()), Code::AlreadyExists),
+            (CallError::TooManyFetches(error()), Code::ResourceExhausted),
+            (CallError::Revoked(error()), Code::PermissionDenied),
+            (CallError::from(error()), Code::InvalidArgument),
+            (denied(Reason::Session), Code::FailedPrecondition),
+            (denied(Reason::Rate), Code::ResourceExhausted),
+            (denied(Reason::Role), Code::PermissionDenied),
+            (denied(Reason::Token), Code::Unauthenticated),
+        ] {
+            let message = error.to_string();
+            let status = Status::from(error);
+            assert_eq!((status.code(), status.message()), (code, message.as_str()));
+        }
+    }
+}

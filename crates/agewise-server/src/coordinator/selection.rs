@@ -37,7 +37,7 @@ pub(crate) struct SelectionState {
 #[derive(Debug)]
 pub(crate) struct Selection {
     selector: Selector,
-    /// Clients that have enrolled. Before the first round the selector has places for those who are still to come, with their first ages.
+    /// Clients that have enrolled. Before the first round the selector has places for expected clients, with their first ages.
     enrolled: u32,
     /// Sizes that clients told during a round: they count from the next one on.
     new_sizes: BTreeMap<u32, f64>,
@@ -133,8 +133,8 @@ impl Selection {
         self.selector.set_size(client, samples as f64)
     }
 
-    /// A new client. Those with whom the run begins have ages from the policy's steady state; a client that comes later starts somewhere in
-    /// an interval, so that many who come at once do not act in step. Returns its number.
+    /// A new client. The clients at the start of the run have ages from the policy's steady state; a client that comes later starts somewhere in
+    /// an interval, so that clients that enrol together do not act in step. Returns its number.
     pub(crate) fn enrol(
         &mut self,
         config: &CoordinatorConfig,
@@ -196,12 +196,12 @@ impl Selection {
         self.selector.set_interval(interval)
     }
 
-    /// The cohort that the policy chooses from those who are connected.
+    /// The cohort that the policy selects from the connected clients.
     pub(crate) fn select(&mut self, present: &[bool]) -> Result<Cohort> {
         self.selector.select(Availability::Only(present))
     }
 
-    /// One of those who are connected, if no client has come.
+    /// One of the connected clients, if no client has joined.
     pub(crate) fn forced_client(&self, present: &[bool]) -> Result<Option<u32>> {
         Ok(self.selector.view(Availability::Only(present))?.forced_client())
     }

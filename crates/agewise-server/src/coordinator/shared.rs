@@ -1,15 +1,17 @@
-//! What people and monitoring see without asking the driver.
+//! The state that the page and monitoring read without asking the driver.
 
 use super::connections::ConnectionCounters;
 use super::metrics::Metrics;
 use crate::protocol::State;
 use parking_lot::RwLock;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where the run stands.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct LiveStatus {
+    #[serde(skip)]
     pub(crate) state: State,
     pub(crate) round: u64,
     /// 0: no end.
@@ -24,7 +26,7 @@ pub(crate) struct LiveStatus {
     pub(crate) warnings: Vec<String>,
 }
 
-/// The window through which the world looks at a coordinator.
+/// The state of a coordinator that other threads read: the page, metrics and health.
 #[derive(Debug)]
 pub(crate) struct Shared {
     live: RwLock<Option<LiveStatus>>,

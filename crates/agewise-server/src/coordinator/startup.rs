@@ -118,7 +118,7 @@ fn of_this_version(ledger: Ledger, path: &Path) -> Result<Ledger, CoordinatorErr
     )))
 }
 
-/// The ledger in a file that is there, to be read beside others who may write.
+/// The ledger in an existing file, read-only; another process may write to it.
 pub(super) fn open_ledger_to_read(path: &Path) -> Result<Ledger, CoordinatorError> {
     if !path.is_file() {
         let expected = "a folder with the ledger of a run";
@@ -128,7 +128,7 @@ pub(super) fn open_ledger_to_read(path: &Path) -> Result<Ledger, CoordinatorErro
     of_this_version(Ledger::open_to_read(path)?, path)
 }
 
-/// What all seeds of a run follow from: in a file of its own, as the ledger may be read by others.
+/// The secret from which all seeds of a run are derived: in a file of its own, as the ledger may be shown to others.
 fn secret(path: &Path, has_run: bool) -> Result<[u8; 32], CoordinatorError> {
     match fs::read_to_string(path) {
         Ok(text) => {
@@ -182,7 +182,7 @@ fn lock(state: &Path) -> Result<fs::File, CoordinatorError> {
     }
 }
 
-/// What a run is: with the same facts and seeds it has the same models.
+/// The facts that define a run: with the same facts and seeds it has the same models.
 fn facts(config: &CoordinatorConfig, parameters: usize) -> [(&'static str, String); 8] {
     let params = &config.params;
     [
@@ -206,7 +206,7 @@ fn fingerprint(facts: &[(&str, String)]) -> u64 {
     hash.finalize().iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// What a run is, which cannot change on the way; gives the run's id.
+/// Checks the facts that cannot change during a run; returns the id of the run.
 fn check_facts(
     ledger: &mut Ledger,
     config: &CoordinatorConfig,

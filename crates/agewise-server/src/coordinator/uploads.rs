@@ -1,5 +1,4 @@
-//! Updates on their way to disk: looked at byte by byte as they come, so that a bad one never counts and a large one never sits in
-//! memory.
+//! Receiving updates: each is checked as it is written to disk, so that a bad one never counts and a large one is never in memory.
 
 use super::error::CoordinatorError;
 use super::refusal::{Reason, Refusal};
@@ -32,13 +31,13 @@ impl UpdateStore {
         self.0.join(round.to_string())
     }
 
-    /// Makes room for a round, and removes what is left of others.
+    /// Creates the folder of a round, and removes those of others.
     pub(crate) fn begin(&self, round: u64) -> Result<(), CoordinatorError> {
         let folder = self.round(round);
         fs::create_dir_all(&folder).map_err(CoordinatorError::file(&folder))?;
         for entry in fs::read_dir(&self.0).map_err(CoordinatorError::file(&self.0))?.flatten() {
             if entry.path() != folder {
-                // What cannot be removed now is tried again in the next round.
+                // A folder that cannot be removed now is tried again in the next round.
                 fs::remove_dir_all(entry.path()).ok();
             }
         }
@@ -52,7 +51,7 @@ impl UpdateStore {
     }
 }
 
-/// What an update has to be, and where it goes.
+/// The requirements on an update, and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct UploadSpec {
     pub(crate) place: PathBuf,
@@ -62,7 +61,7 @@ pub(crate) struct UploadSpec {
     pub(crate) max_norm: f64,
 }
 
-/// An update on its way in.
+/// An update that is being received.
 pub(crate) struct UpdateReceiver {
     path: PathBuf,
     file: File,
@@ -75,7 +74,7 @@ pub(crate) struct UpdateReceiver {
     chunks: usize,
 }
 
-/// Why an update did not come in.
+/// Why an update was not received.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UploadError {
     /// The update is not acceptable.
@@ -87,7 +86,7 @@ pub(crate) enum UploadError {
 }
 
 impl UpdateReceiver {
-    /// Opens the door. `attempt` differs between tries, so that two of them do not meet.
+    /// Creates the file. `attempt` differs between tries, so that two of them do not write to one file.
     pub(crate) fn begin(expected: UploadSpec, attempt: u64) -> Result<Self, CoordinatorError> {
         let path = expected.place.with_extension(format!("{attempt}.part"));
         let file = File::create(&path).map_err(CoordinatorError::file(&path))?;
@@ -140,7 +139,7 @@ impl UpdateReceiver {
         Ok(())
     }
 
-    /// Looks at whole parameters.
+    /// Checks whole parameters.
     fn look(&mut self, words: &[u8]) -> Result<(), Refusal> {
         let global = &self.expected.global[self.complete..];
         let mut squares = 0.0f64;

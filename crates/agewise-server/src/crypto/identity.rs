@@ -40,7 +40,7 @@ impl Identity {
                 from_hex(text.trim()).map(Self::from_secret).ok_or_else(wrong)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let made = Self::generate()?;
+                let made = Self::generate().map_err(io::Error::other)?;
                 write_secret(path, &format!("{}\n", HEXLOWER.encode(made.secret.as_bytes())))?;
                 Ok(made)
             }

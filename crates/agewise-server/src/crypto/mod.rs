@@ -5,7 +5,7 @@
 //! - [`vrf`]: the draw of a client in a round is a verifiable random function of the run, the round and the round's seed under its key.
 //! - [`seed_chain`]: the seeds of the rounds, from a hash chain whose end is known before the first of them.
 //! - [`signing`]: the signature of a call, good for one call of one session.
-//! - [`token`]: what an operator hands out.
+//! - [`token`]: the tokens that an operator gives to clients and observers.
 
 pub mod identity;
 pub mod seed_chain;

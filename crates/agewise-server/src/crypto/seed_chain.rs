@@ -42,7 +42,7 @@ fn place(round: u64) -> (u64, u64) {
     (round / LINKS, round % LINKS + 1)
 }
 
-/// The seeds of a run, for the one who has the secret.
+/// The seeds of a run, made from its secret.
 #[derive(Clone)]
 pub struct SeedChains {
     secret: [u8; 32],
@@ -87,7 +87,7 @@ impl SeedChains {
         back(self.kept[above as usize], above * STRIDE - link)
     }
 
-    /// What clients are told in a round: its chain's anchor, and the next one's.
+    /// The commitment that clients are told in a round: the anchors of its chain and of the next one.
     pub fn commitment(&mut self, round: u64) -> Commitment {
         let (chain, _) = self.turn(round);
         Commitment { chain, anchor: self.kept[0], next_anchor: self.next_anchor }
@@ -108,7 +108,7 @@ impl std::fmt::Debug for SeedChains {
     }
 }
 
-/// What the coordinator cannot change any more.
+/// A commitment of the coordinator to its seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commitment {
     /// Which chain, from 0.
@@ -127,7 +127,7 @@ pub struct SeedCheck {
     last: (u64, RoundSeed),
 }
 
-/// What a coordinator did that it must not do.
+/// How a coordinator has broken its commitment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeedViolation {
     /// The seed of a round is not the one that was committed to.
@@ -137,12 +137,12 @@ pub enum SeedViolation {
 }
 
 impl SeedCheck {
-    /// Begins with what was told at enrolment.
+    /// Begins with the commitment of the enrolment.
     pub fn new(commitment: Commitment) -> Self {
         Self { commitment, last: (0, commitment.anchor) }
     }
 
-    /// What is held against the coordinator.
+    /// The commitment that later seeds are checked against.
     pub fn commitment(&self) -> Commitment {
         self.commitment
     }

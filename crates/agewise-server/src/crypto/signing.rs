@@ -11,10 +11,10 @@ use schnorrkel::Signature;
 
 /// A call that a client makes under its number.
 pub trait SignedRequest {
-    /// What the call is, so that the signature of one is worth nothing on another.
+    /// The kind of the call, so that the signature of one is not valid for another.
     const CALL: &'static [u8];
 
-    /// Who makes it.
+    /// The client that makes it.
     fn client(&self) -> u32;
 
     /// In which run.
@@ -41,7 +41,7 @@ fn transcript<M: SignedRequest>(message: &M, session: &[u8], counter: u64) -> Tr
     transcript
 }
 
-/// Whether the signature on a call is this client's, for this session. Who asks checks the counter.
+/// Whether the signature on a call is this client's, for this session. The caller checks the counter.
 pub fn verify<M: SignedRequest>(message: &M, key: &PublicKey, session: &[u8]) -> bool {
     let Some(CallSignature { counter, signature }) = message.call_signature() else {
         return false;
@@ -87,7 +87,7 @@ fn enrolment(request: &EnrolRequest) -> Transcript {
     transcript
 }
 
-/// An enrolment with its key and its signature: the proof that the one who asks has the secret half.
+/// An enrolment with its key and its signature: the proof that the client has the secret key.
 #[must_use]
 pub fn sign_enrolment(mut request: EnrolRequest, identity: &Identity) -> EnrolRequest {
     request.key = identity.public().to_bytes().to_vec();
@@ -95,7 +95,7 @@ pub fn sign_enrolment(mut request: EnrolRequest, identity: &Identity) -> EnrolRe
     request
 }
 
-/// The key of an enrolment, if the one who asks has its secret half.
+/// The key of an enrolment, if its signature proves that the client has the secret key.
 pub fn verify_enrolment(request: &EnrolRequest) -> Option<PublicKey> {
     let key = PublicKey::from_bytes(&request.key)?;
     let signature = Signature::from_bytes(&request.signature).ok()?;

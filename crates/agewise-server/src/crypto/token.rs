@@ -1,4 +1,4 @@
-//! Tokens: what an operator hands out so that a client may enrol once, or an observer may look at the run.
+//! Tokens. An operator gives one to a client so that it may enrol once, or to an observer so that it may read the status.
 //!
 //! A token is a name (16 digits, public, by which it is found) and a secret (40 digits). Only the SHA-256 of the secret is kept, and it is
 //! compared in constant time.
@@ -16,14 +16,14 @@ const PREFIX: &str = "agewise_";
 const ID_BYTES: usize = 8;
 const SECRET_BYTES: usize = 20;
 
-/// What the holder of a token may do.
+/// The rights of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Enrol as a client, once.
     Client,
-    /// Look at the run, as often as it likes.
+    /// Read the status of the run.
     Observer,
-    /// Look at the run, and revoke.
+    /// Read the status of the run, and revoke.
     Operator,
 }
 
@@ -40,7 +40,7 @@ impl Role {
         }
     }
 
-    /// Whether this role may do what another may.
+    /// Whether this role includes the rights of another.
     pub fn may(self, other: Self) -> bool {
         self == other || (self, other) == (Self::Operator, Self::Observer)
     }
@@ -76,7 +76,7 @@ impl Token {
         HEXLOWER.encode(&self.id)
     }
 
-    /// What is kept of the secret.
+    /// The hash of the secret, which is what the ledger keeps.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.secret).into()
     }
@@ -99,7 +99,7 @@ impl FromStr for Token {
         let parts = text.trim().strip_prefix(PREFIX).and_then(|rest| rest.split_once('_'));
         let token = parts
             .and_then(|(id, secret)| Some(Self { id: from_hex(id)?, secret: from_hex(secret)? }));
-        // What it was is not repeated: it may be a token with a typing mistake.
+        // The text is not repeated: it may be a token with a typing mistake.
         token.ok_or_else(|| Error::new("token", "(not shown)", "agewise_, 16 digits, _, 40 digits"))
     }
 }

@@ -11,7 +11,7 @@ use schnorrkel::vrf::{VRFInOut, VRFPreOut, VRFProof};
 pub const PROOF_BYTES: usize = OUTPUT_BYTES + 64;
 const OUTPUT_BYTES: usize = 32;
 
-/// What a draw is for.
+/// The run and the round of a draw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrawContext<'a> {
     /// The run.

@@ -1,4 +1,4 @@
-//! What a coordinator and its clients say to each other: the messages, and what both sides have to compute alike.
+//! What a coordinator and its clients say to each other: the messages, and what both sides have to compute in the same way.
 //!
 //! The messages are generated from `proto/agewise/v1/coordinator.proto`; docs/protocol.md has the order of the calls and what each side checks.
 

@@ -1,8 +1,8 @@
-//! What clients may call themselves.
+//! The names of clients.
 
 use agewise_core::{Error, Result};
 
-/// What a client calls itself.
+/// Checks the name of a client.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     // 16 hexadecimal digits are the public part of a token: revoking one must not mean the other.

@@ -5,7 +5,7 @@ use agewise_core::{
     AgeLaw, Draw, Draws, Policy, PolicySpec, Result, Seed, SettingParams, Stream, build_policy,
 };
 
-/// What a rule follows from; the rule changes when this does.
+/// The parameters of a rule; the rule changes when they do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParticipationParams {
     /// The policy.

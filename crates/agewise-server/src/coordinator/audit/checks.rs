@@ -1,4 +1,4 @@
-//! What is checked of a round, one thing at a time.
+//! The checks of one round.
 
 use super::replay::{Replay, is_gone};
 use crate::config::{CoordinatorConfig, DrawSource};
@@ -119,7 +119,7 @@ impl Replay {
         config.needs_sketches && self.reported.iter().any(|&reported| reported > 0)
     }
 
-    /// Those whom the coordinator says that the policy chose, where that cannot be computed again: they were connected, and not more than
+    /// Clients that the policy selected, where the selection cannot be computed again: they were connected, and not more than
     /// the policy may take.
     pub(super) fn believe(
         &mut self,
@@ -131,7 +131,7 @@ impl Replay {
         let was_present = |join: &&PastJoin| present.get(join.client as usize) == Some(&true);
         let chosen: Vec<&PastJoin> = joins.iter().filter(was_present).collect();
         let draws: u64 = chosen.iter().map(|join| u64::from(join.draws)).sum();
-        // The client that was invited because nobody had come may have been connected all the time.
+        // The client that was invited because no client had come may have been connected all the time.
         let most = config.params.round.cohort + u64::from(round.fallback.is_some());
         if draws > most {
             let what = format!("{draws} were chosen, where the policy takes {most}");
@@ -140,7 +140,7 @@ impl Replay {
         chosen.into_iter().map(|join| join.client).collect()
     }
 
-    /// Everyone whom the coordinator should have invited was invited.
+    /// All clients that the coordinator should have invited were invited.
     pub(super) fn check_invited(
         &mut self,
         round: &PastRound,

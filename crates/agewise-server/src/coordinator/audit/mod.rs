@@ -5,9 +5,10 @@
 //! that wins at its age, or was selected by the policy, or was invited because no client had come, and both of these follow from the seed.
 //!
 //! A policy that looks at sketches of updates cannot be asked again, as they are not in the ledger: the audit says so, in a finding, and
-//! checks that those who were chosen were connected, and no more than they should be.
+//! checks that the selected clients were connected, and not more than the cohort.
 //!
-//! What an audit cannot see is in docs/security.md: who was not told about a round, and who had a winning draw and kept quiet.
+//! docs/security.md lists what an audit cannot see: clients that were not told about a round, and clients that had a winning draw and
+//! did not join.
 
 mod checks;
 mod replay;
@@ -24,7 +25,7 @@ use replay::Replay;
 use std::fmt;
 use std::path::Path;
 
-/// What an audit has looked at, and what it has found.
+/// What an audit has checked, and its findings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audit {
     /// The run, as digits.
@@ -48,9 +49,9 @@ pub struct Audit {
     /// Rounds whose cohorts cannot be checked: the policy looks at sketches of updates, and only the last ones are kept.
     /// If there are any, a finding says so.
     pub unchecked: u64,
-    /// What was refused during the run, by reason.
+    /// Refusals during the run, by reason.
     pub refused: Vec<(String, u64)>,
-    /// What does not follow from law, ages and seeds.
+    /// Everything that does not follow from law, ages and seeds.
     pub findings: Vec<Finding>,
 }
 

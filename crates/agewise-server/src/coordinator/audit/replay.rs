@@ -18,9 +18,9 @@ pub(super) struct Counts {
     pub(super) joins: u64,
     pub(super) proofs: u64,
     pub(super) invited: u64,
-    /// Rounds in which one was invited because nobody had come.
+    /// Rounds in which a client was invited because none had come.
     pub(super) fallbacks: u64,
-    /// Rounds in which the policy chose by what is not on record.
+    /// Rounds in which the policy selected by information that is not on record.
     pub(super) unchecked: u64,
 }
 
@@ -173,7 +173,11 @@ impl Replay {
         }
         let may_force = config.params.round.empty_cohort == EmptyCohort::ForceOne;
         if round.fallback.is_some() && !may_force {
-            self.find(Some(number), None, "a client was invited although nobody is to be");
+            self.find(
+                Some(number),
+                None,
+                "a client was invited although empty cohorts are allowed",
+            );
         }
         if let Some(present) = round.fallback.as_ref().filter(|_| may_force) {
             self.counts.fallbacks += 1;
@@ -187,7 +191,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Takes in what has changed before a round: who has enrolled, who was revoked, other sizes and other settings.
+    /// Applies the changes before a round: enrolments, revocations, sizes and settings.
     fn begin(&mut self, round: &PastRound) -> Result<(), CoordinatorError> {
         let number = round.round;
         let before = self.clients.partition_point(|client| client.enrolled < number) as u32;
@@ -277,7 +281,7 @@ impl Replay {
         self.clients.partition_point(|client| client.enrolled <= round) as u32
     }
 
-    /// Credits those who have reported, and goes on to the next round. Clients that enrolled during the round are there when it ends.
+    /// Credits the clients that reported, and goes on to the next round. Clients that enrolled during the round are there when it ends.
     fn end(
         &mut self,
         number: u64,
@@ -296,7 +300,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What this audit could not check is a finding, too.
+    /// A check that could not be made is a finding, too.
     pub(super) fn state_limits(&mut self) {
         let rounds = self.counts.unchecked;
         if rounds > 0 {
@@ -329,7 +333,7 @@ impl Replay {
     }
 }
 
-/// The reports of those who were in a round of so many clients, as policies see them.
+/// The reports of a round of so many clients, as policies see them.
 fn accepted(joins: &[PastJoin], clients: u32) -> Vec<Report<'static>> {
     let known = joins.iter().filter(|join| join.client < clients);
     let seen = known.filter_map(|join| {

@@ -1,4 +1,4 @@
-//! Calls of clients that have a session, and of people who have a token.
+//! Authentication of calls: by the session of a client, or by a token.
 
 use super::Authenticator;
 use super::enrolment::check_token;
@@ -12,7 +12,7 @@ use agewise_core::Draw;
 use std::sync::Arc;
 
 impl Authenticator {
-    /// Lets a call of a client in: its signature is right, was never used, and the client is not shut out and not too fast.
+    /// Authenticates a call: its signature is right and was never used, and the client is neither revoked nor too fast.
     pub(crate) fn admit<M: SignedRequest>(
         &self,
         message: &M,
@@ -20,7 +20,7 @@ impl Authenticator {
     ) -> Result<(), Refusal> {
         let admitted = self.look_at(message, connection);
         if let Err(refusal) = &admitted {
-            // Only who has shown that it is this client can be blamed in its name.
+            // A refusal is attributed to a client only if the call has proven to be from it.
             let is_proven = matches!(refusal.reason, Reason::Replay | Reason::Rate);
             self.note(is_proven.then(|| message.client()), refusal, connection);
         }
@@ -90,7 +90,7 @@ impl Authenticator {
         is_due.then(|| draw.verify(&key, &request.proof)).flatten()
     }
 
-    /// Whether the holder of a token may do what this role may. Without tokens everybody who gets here may look.
+    /// Whether a token has the rights of this role. Without tokens every caller may read the status.
     pub(crate) fn check_bearer(
         &self,
         token: Option<&str>,

@@ -57,7 +57,7 @@ impl Authenticator {
         bool::from(self.mark_of(number).ct_eq(mark)).then_some(u64::from_le_bytes(number))
     }
 
-    /// Who asks to enrol, and whether it may. Asked by the service, and again by the driver when it knows the ledger's last state.
+    /// Whether a client may enrol, and as which one. The service asks first, and the driver again with the latest state of the ledger.
     pub(crate) fn may_enrol(&self, request: &EnrolRequest) -> Result<Enrolment, Refusal> {
         let refuse = |reason, detail: &str| Err(Refusal::new(reason, detail));
         let table = self.table();

@@ -61,7 +61,7 @@ pub(super) struct ClientTable {
     drawing: Option<(u64, RoundSeed)>,
 }
 
-/// Decides who may call.
+/// Authenticates calls.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     run: Vec<u8>,
@@ -101,19 +101,19 @@ impl Authenticator {
         self.table.lock()
     }
 
-    /// Takes over what the ledger says. Sessions go on. Gives the clients that are shut out from now on.
+    /// Loads clients and tokens from the ledger. Sessions go on. Returns the clients that are revoked from now on.
     pub(crate) fn load(&self, clients: &[ClientRow], tokens: Vec<TokenRow>) -> Vec<u32> {
         let mut table = self.table();
         // A client that is not in the ledger was never told that it is known.
         table.clients.truncate(clients.len());
-        let mut shut_out = Vec::new();
+        let mut revoked = Vec::new();
         for (number, row) in (0..).zip(clients) {
             match table.clients.get_mut(number as usize) {
                 Some(known) if known.key == row.key => {
                     known.key_since = row.key_since;
                     if row.revoked && !known.revoked {
                         known.revoked = true;
-                        shut_out.push(number);
+                        revoked.push(number);
                         end_session(known.session.take(), None);
                     }
                 }
@@ -124,7 +124,7 @@ impl Authenticator {
                         None => table.clients.push(new),
                     }
                     if row.revoked {
-                        shut_out.push(number);
+                        revoked.push(number);
                     }
                 }
             }
@@ -132,7 +132,7 @@ impl Authenticator {
         table.revoked = clients.iter().filter(|row| row.revoked).count() as u32;
         table.numbers = clients.iter().map(|row| row.name.clone()).zip(0..).collect();
         table.tokens = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
-        shut_out
+        revoked
     }
 
     fn new_entry(key: PublicKey, key_since: u64, revoked: bool) -> ClientEntry {
@@ -174,7 +174,7 @@ impl Authenticator {
         self.table().clients.get(client as usize).is_some_and(|known| known.revoked)
     }
 
-    /// How many clients are shut out. Asked all the time, so it is counted when it changes.
+    /// How many clients are revoked. It is asked often, so it is counted when it changes.
     pub(crate) fn revoked(&self) -> u32 {
         self.table().revoked
     }
@@ -212,7 +212,7 @@ impl Authenticator {
         }
     }
 
-    /// What was refused here since the last time: client, reason, count and the last detail.
+    /// The refusals since the last call: client, reason, count and the last detail.
     pub(crate) fn take_refused(&self) -> Vec<(i64, &'static str, u64, String)> {
         let refused = std::mem::take(&mut self.table().refused);
         let row = |((client, reason), (count, detail))| (client, reason, count, detail);

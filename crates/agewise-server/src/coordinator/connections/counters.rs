@@ -14,7 +14,7 @@ pub(crate) struct ConnectionCounters {
 }
 
 impl ConnectionCounters {
-    /// Connections that were let in.
+    /// Connections that were accepted.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What one connection can make us keep in memory.
+//! The memory that one connection can occupy.
 //!
 //! HTTP/2 lets a peer send ahead of what is read, so what it may send ahead is what it costs:
 //!

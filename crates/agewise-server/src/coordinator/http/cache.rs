@@ -1,4 +1,4 @@
-//! The past, read and drawn once for all who look at it.
+//! A cache of the rendered history, shared by all requests.
 
 use super::history::{Snapshot, draw};
 use crate::coordinator::shared::{LiveStatus, Shared};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Rounds may be over faster than anyone can look.
+/// Rounds may end faster than a page is read.
 const SHORTEST_STAY: Duration = Duration::from_millis(500);
 /// Late and refused reports change rounds that are over.
 const LONGEST_STAY: Duration = Duration::from_secs(10);
 
-/// The past as it was read, and as HTML.
+/// The history as it was read, and as HTML.
 #[derive(Debug)]
 pub(super) struct RenderedHistory {
     pub(super) seen: Snapshot,
@@ -26,7 +26,7 @@ pub(super) struct RenderedHistory {
 #[derive(Debug)]
 pub(super) struct Unreadable;
 
-/// A new one means that there is more to see: the round, and who is enrolled.
+/// The history is rendered again when this changes: the round, and the number of enrolled clients.
 type Key = Option<(u64, u32)>;
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Cached {
     }
 }
 
-/// The last drawing of the past.
+/// The last rendering of the history.
 #[derive(Debug)]
 pub(super) struct HistoryCache {
     pub(super) shared: Arc<Shared>,
@@ -55,7 +55,7 @@ impl HistoryCache {
         Self { shared, last: Mutex::default() }
     }
 
-    /// The past up to about now.
+    /// The history up to about now.
     pub(super) async fn past(
         &self,
         live: Option<&LiveStatus>,

@@ -186,7 +186,7 @@ fn ages(seen: &Snapshot, interval: f64) -> Figure {
     let map = HeatMap::new("", x, y, Axis::linear("clients"))
         .rows(rows)
         .extent((first as f64 - 0.5, last as f64 + 0.5), (-0.5, top as f64 + 0.5))
-        .missing_label("nobody");
+        .missing_label("no client");
     let subtitle = match first {
         0 => "clients by the rounds that they have been waiting".to_string(),
         _ => format!("the last {columns} rounds; {} before them are left out", count(first)),

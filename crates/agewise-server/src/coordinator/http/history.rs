@@ -32,7 +32,7 @@ pub(super) struct Snapshot {
     /// (age, how often it was credited), in the last rounds.
     pub(super) credited: Vec<(u64, u64)>,
     pub(super) waiting: Vec<WaitingClient>,
-    /// What was refused most often.
+    /// The most frequent refusals.
     pub(super) refused: Vec<RefusedCall>,
 }
 
@@ -124,7 +124,7 @@ fn refused_table(seen: &Snapshot) -> Table {
     let table = Table::new(columns).caption("Refused most often");
     seen.refused.iter().fold(table, |table, refused| {
         let RefusedCall { name, reason, count: times, round, detail } = refused;
-        let name = name.clone().unwrap_or_else(|| "nobody we know".to_string());
+        let name = name.clone().unwrap_or_else(|| "unknown client".to_string());
         table.row([name, reason.clone(), count(*times), count(*round), detail.clone()])
     })
 }

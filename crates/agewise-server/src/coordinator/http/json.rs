@@ -3,7 +3,7 @@
 use super::history::Snapshot;
 use super::status::state_name;
 use crate::coordinator::shared::LiveStatus;
-use crate::coordinator::storage::ledger::{RefusedCall, RoundSummary, WaitingClient};
+use crate::coordinator::storage::ledger::WaitingClient;
 use serde_json::{Value, json};
 
 /// Where the run stands and what has happened; `live` is null while the coordinator starts or stops.
@@ -12,9 +12,9 @@ pub(super) fn state(live: Option<&LiveStatus>, seen: &Snapshot) -> String {
     let body = json!({
         "run": seen.run,
         "state": state_name(live),
-        "live": live.map(present),
+        "live": live,
         "rounds_over": seen.rounds_over(),
-        "last_rounds": seen.rounds.iter().map(round).collect::<Vec<_>>(),
+        "last_rounds": seen.rounds,
         "ages": {
             "round": last_round(seen),
             "counts": ages
@@ -31,7 +31,7 @@ pub(super) fn state(live: Option<&LiveStatus>, seen: &Snapshot) -> String {
             .iter()
             .map(|client| waiting(seen, client))
             .collect::<Vec<_>>(),
-        "refused_most": seen.refused.iter().map(refused).collect::<Vec<_>>(),
+        "refused_most": seen.refused,
     });
     format!("{body}\n")
 }
@@ -44,43 +44,6 @@ pub(super) fn unreadable() -> String {
 /// The last round with known ages.
 fn last_round(seen: &Snapshot) -> Option<u64> {
     seen.ages.last().map(|(round, ..)| *round)
-}
-
-fn present(live: &LiveStatus) -> Value {
-    json!({
-        "round": live.round,
-        "rounds": live.rounds,
-        "policy": live.policy,
-        "enrolled": live.enrolled,
-        "connected": live.connected,
-        "target": live.target,
-        "selected": live.selected,
-        "reported": live.reported,
-        "interval": live.interval,
-        "warnings": live.warnings,
-    })
-}
-
-fn round(row: &RoundSummary) -> Value {
-    json!({
-        "round": row.round,
-        "committed": row.committed,
-        "forced": row.forced,
-        "interval": row.interval,
-        "available": row.available,
-        "selected": row.selected,
-        "reported": row.reported,
-        "late": row.late,
-        "refused": row.refused,
-        "seconds": row.seconds,
-        "accuracy": row.accuracy,
-        "loss": row.loss,
-    })
-}
-
-fn refused(refused: &RefusedCall) -> Value {
-    let RefusedCall { name, reason, count, round, detail } = refused;
-    json!({ "name": name, "reason": reason, "count": count, "last_round": round, "detail": detail })
 }
 
 fn waiting(seen: &Snapshot, client: &WaitingClient) -> Value {

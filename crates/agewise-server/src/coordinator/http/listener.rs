@@ -48,7 +48,7 @@ impl Listener for HttpListener {
     }
 }
 
-/// Who asks for something.
+/// The peer of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Peer(Arc<Connection>);
 

@@ -1,9 +1,9 @@
-// Keeps the live page up to date: asks for what has changed once a second, and says when nobody answers.
+// Keeps the live page up to date: asks for what has changed once a second, and says when there is no answer.
 'use strict';
 (() => {
   const PAUSE = 1000;
   /** An answer that takes longer is none. */
-  const PATIENCE = 15000;
+  const TIMEOUT = 15000;
 
   const main = document.querySelector('main');
   const gone = document.getElementById('gone');
@@ -69,7 +69,7 @@
     isLooking = true;
     try {
       const have = document.getElementById('past')?.dataset.version ?? '';
-      const signal = AbortSignal.timeout(PATIENCE);
+      const signal = AbortSignal.timeout(TIMEOUT);
       const response = await fetch(`live?have=${have}`, { cache: 'no-store', signal });
       const html = await response.text();
       // The coordinator also has something to say when it cannot read its ledger (503).

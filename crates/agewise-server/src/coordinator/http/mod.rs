@@ -1,7 +1,7 @@
 //! What people and monitoring see over HTTP, read-only: the live page, the same facts as JSON, metrics and health.
 //!
 //! The page is whole when it arrives and needs nothing but this coordinator. A small script asks for `/live` every second and puts what
-//! has changed in its place; without scripts the page loads itself again. What happened is drawn once for all who look.
+//! has changed in its place; without scripts the page loads itself again. The history is rendered once for all requests.
 
 mod cache;
 mod figures;
@@ -52,7 +52,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// Who may look without a token: those who ask whether the coordinator is alive.
+/// Health checks need no token.
 const FOR_EVERYONE: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Serves until `shutdown` is ready. With a auth, only to observers.
@@ -133,7 +133,7 @@ async fn page(State(cache): State<Arc<HistoryCache>>) -> Response {
     (status, answer(HTML, format!("{HEAD}{content}{FOOT}"))).into_response()
 }
 
-/// What may have changed; without the past, if the asker has it already (`have=VERSION`).
+/// The parts that may have changed; without the history, if the page has it already (`have=VERSION`).
 async fn live(State(cache): State<Arc<HistoryCache>>, RawQuery(query): RawQuery) -> Response {
     let query = query.unwrap_or_default();
     let had = query.split('&').find_map(|pair| pair.strip_prefix("have=")).unwrap_or_default();

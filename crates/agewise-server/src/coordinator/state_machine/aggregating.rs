@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 impl Driver {
-    /// Makes a model of what was reported, and puts the end of the round into the ledger in one step.
+    /// Aggregates the reports into the next model, and writes the end of the round to the ledger in one transaction.
     pub(super) fn end_round(
         &mut self,
         round: &Round<Aggregating>,
@@ -111,7 +111,7 @@ impl Driver {
         )
     }
 
-    /// The sketches of the round's updates, where the policy looks at that. Of what is left out of the model there is none.
+    /// The sketches of the round's updates, if the policy needs them. An excluded update has none.
     fn sketches(
         &self,
         round: &Round<Aggregating>,
@@ -135,7 +135,7 @@ impl Driver {
         Ok(made)
     }
 
-    /// Those from whom the coordinator selected the cohort of a round, at its beginning or when nobody had come; none where clients decide.
+    /// The clients from which the coordinator selected the cohort of a round, at its beginning or when no client had come; none where clients decide.
     /// The ledger has them, so that weights are the same after a restart.
     fn selected_from(&self, round: u64) -> Result<Option<Vec<bool>>, CoordinatorError> {
         let Some(PastRound { present: Some(mut mask), fallback, .. }) =
@@ -143,10 +143,10 @@ impl Driver {
         else {
             return Ok(None);
         };
-        for (place, called) in mask.iter_mut().zip(fallback.unwrap_or_default()) {
-            *place |= called;
+        for (place, invited) in mask.iter_mut().zip(fallback.unwrap_or_default()) {
+            *place |= invited;
         }
-        // Who enrolled during the round was not there.
+        // Clients that enrolled during the round were not available.
         mask.resize(self.selection.clients() as usize, false);
         Ok(Some(mask))
     }
@@ -203,7 +203,7 @@ impl Driver {
     }
 }
 
-/// A copy of what an aggregator remembers.
+/// A copy of the state of an aggregator.
 fn own(state: Vec<(&str, &[f32])>) -> AggregatorState {
     state.into_iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect()
 }

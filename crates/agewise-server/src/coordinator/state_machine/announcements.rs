@@ -1,4 +1,4 @@
-//! What clients are told, and when.
+//! Announcements to clients.
 
 use super::{Driver, Phase};
 use crate::crypto::seed_chain::narrow;
@@ -6,7 +6,7 @@ use crate::protocol::Announcement;
 use std::time::{Duration, Instant};
 
 impl Driver {
-    /// Tells those who have to know.
+    /// Sends the pending announcements.
     pub(super) fn notify(&mut self) {
         let pending = std::mem::take(&mut self.notifications);
         let now = Instant::now();
@@ -27,7 +27,7 @@ impl Driver {
         self.deps.shared.metrics.announcements.inc_by(announced);
     }
 
-    /// What a client is told now.
+    /// The present announcement for a client.
     pub(super) fn announcement(&self, client: u32, now: Instant) -> Announcement {
         self.announcement_with(self.told_interval(), client, now)
     }

@@ -1,4 +1,4 @@
-//! Who is let in, and who is shut out.
+//! Enrolment and revocation.
 
 use super::Driver;
 use super::requests::{Answer, MOST_SAMPLES};
@@ -11,7 +11,7 @@ use crate::protocol::{EnrolReply, EnrolRequest, RevokeReply};
 use agewise_core::Error;
 
 impl Driver {
-    /// Reads who is known and who is revoked again, if an operator has written to the ledger since the last time.
+    /// Reads clients and tokens again, if an operator has written to the ledger since the last time.
     pub(super) fn refresh(&mut self) -> Result<(), CoordinatorError> {
         let version = self.deps.ledger.version()?;
         if version != self.ledger_version {
@@ -25,7 +25,7 @@ impl Driver {
         let clients = self.deps.ledger.clients()?;
         let tokens = self.deps.ledger.tokens()?;
         for client in self.deps.auth.load(&clients, tokens) {
-            self.shut_out(client)?;
+            self.exclude(client)?;
         }
         Ok(())
     }
@@ -35,8 +35,8 @@ impl Driver {
         self.round_number() + u64::from(self.phase.round().is_some())
     }
 
-    /// Whatever a client that was revoked was about to do does not happen.
-    fn shut_out(&mut self, client: u32) -> Result<(), CoordinatorError> {
+    /// Takes a client that was revoked out of the run, and out of the round unless it has reported.
+    fn exclude(&mut self, client: u32) -> Result<(), CoordinatorError> {
         tracing::info!(client, "revoked");
         self.watchers.remove(client);
         self.selection.leave(client)?;
@@ -135,7 +135,7 @@ impl Driver {
         }))
     }
 
-    /// Writes down what the auth has refused without asking.
+    /// Writes the refusals of the authenticator to the ledger.
     pub(super) fn note_refused(&mut self) -> Result<(), CoordinatorError> {
         let round = self.round_number();
         for (client, reason, count, detail) in self.deps.auth.take_refused() {

@@ -28,7 +28,7 @@ impl Driver {
         let proof = drawn.map(|_| request.proof.as_slice());
         let told = match self.may_join(client, round, age, drawn) {
             Ok(Told::Selected) => {
-                self.let_in(client, age, proof)?;
+                self.add_to_cohort(client, age, proof)?;
                 self.deps.shared.metrics.join("selected");
                 Told::Selected
             }
@@ -54,7 +54,7 @@ impl Driver {
     }
 
     /// Puts a client into the cohort.
-    fn let_in(
+    fn add_to_cohort(
         &mut self,
         client: u32,
         age: u64,
@@ -98,8 +98,8 @@ impl Driver {
         };
         let is_open = matches!(self.phase, Phase::Joining(_));
         let is_full = members.len() >= self.deps.config.max_cohort;
-        // A full cohort closes the round for joining; who comes then shall know why. Who enrolled after the announcement has not
-        // been counted.
+        // A full cohort closes joining, and a client that comes later is told so. A client that enrolled after the announcement is
+        // not part of the round.
         if round < now || client >= row.clients || !(is_open || is_full) {
             return Ok(Told::Closed);
         }
@@ -172,7 +172,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A random client of those who are connected, and who these are. Clients that enrolled after the announcement are not in the round.
+    /// A random one of the connected clients, and a mask of these. Clients that enrolled after the announcement are not in the round.
     fn forced_client(
         &mut self,
         row: &RoundRow,

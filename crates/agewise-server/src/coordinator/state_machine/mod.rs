@@ -1,6 +1,6 @@
 //! The driver: one thread that owns the round, the ledger and the model, and answers one question after the other.
 //!
-//! What it has in memory follows from the ledger. It handles the questions that are waiting, commits once, and only then sends answers and
+//! What it has in memory follows from the ledger. It executes the commands that are waiting, commits once, and only then sends replies and
 //! announcements; if the commit fails, no promise was made, and the driver begins again from the ledger.
 //!
 //! Deadlines are by a clock that does not jump ([`Instant`]); the time of day is written down for people and decides nothing.
@@ -85,7 +85,7 @@ impl Phase {
     }
 }
 
-/// Who has to hear that something changed.
+/// Which clients have to be notified of a change.
 #[derive(Debug, Default)]
 struct PendingNotifications {
     everyone: bool,
@@ -106,7 +106,7 @@ pub(crate) struct DriverDeps {
     pub(crate) updates: UpdateStore,
     pub(crate) run: Vec<u8>,
     pub(crate) auth: Arc<Authenticator>,
-    /// What the seeds of proven draws follow from.
+    /// The secret from which the seeds of proven draws are derived.
     pub(crate) secret: Option<[u8; 32]>,
     /// The number of the settings in the ledger.
     pub(crate) settings: u32,
@@ -125,7 +125,7 @@ impl DriverDeps {
     }
 }
 
-/// The one who decides.
+/// The thread that decides, with all state of the run.
 pub(crate) struct Driver {
     deps: DriverDeps,
     selection: Selection,
@@ -135,13 +135,13 @@ pub(crate) struct Driver {
     phase: Phase,
     /// The seeds of the rounds, where draws are proven.
     seeds: Option<SeedChains>,
-    /// What clients are told about them.
+    /// The commitment to them that clients are told.
     commitment: Option<Commitment>,
     /// The interval of the last round that was announced.
     announced_interval: f64,
     /// Changes when another program has written to the ledger.
     ledger_version: i64,
-    /// What is in memory may not be in the ledger: it has to be read again before anything is answered.
+    /// Memory may differ from the ledger: it has to be loaded again before the next reply.
     is_stale: bool,
     watchers: Watchers,
     /// How clients decide, for so many of them and this interval.
@@ -154,14 +154,14 @@ pub(crate) struct Driver {
     prune: bool,
     /// Since when the coordinator wants to stop.
     draining: Option<Instant>,
-    /// Who has been told that the run is over.
+    /// The clients that were told that the run is over.
     notified_end: HashSet<u32>,
     /// Until when clients that were there before a start are waited for.
     reconnect_deadline: Option<Instant>,
 }
 
 impl Driver {
-    /// Who may call.
+    /// Authenticates calls.
     pub(crate) fn auth(&self) -> Arc<Authenticator> {
         self.deps.auth.clone()
     }
@@ -198,9 +198,9 @@ impl Driver {
         }
     }
 
-    /// Answers these questions and does what is due; all of it, or nothing.
+    /// Executes these commands and what is due, in one transaction.
     fn work(&mut self, batch: Vec<Command>) -> Result<(), CoordinatorError> {
-        // What promises nothing must not be lost with a commit that fails.
+        // These commands promise nothing, so they must not be lost with a commit that fails.
         let (unconditional, questions): (Vec<Command>, Vec<Command>) = batch
             .into_iter()
             .partition(|command| matches!(command, Command::Unwatch { .. } | Command::Drain));
@@ -254,10 +254,10 @@ impl Driver {
         }
     }
 
-    /// Forgets everything that is not in the ledger. Who waits for an answer sees its connection fail, and asks again.
+    /// Drops all state that is not in the ledger. A client that waits for a reply sees its call fail, and tries again.
     fn begin_again(&mut self, error: &CoordinatorError) {
         self.outbox.clear();
-        // Who wanted to listen, and got no answer, does not.
+        // Subscriptions that were not confirmed are dropped.
         self.watchers.retain_open();
         self.deps.ledger.roll_back();
         self.is_stale = true;
@@ -289,7 +289,7 @@ impl Driver {
     fn is_over(&self, now: Instant) -> bool {
         match (&self.phase, self.draining) {
             (Phase::Finished { since }, _) => {
-                // Who was away for a moment shall hear it, too.
+                // A client that was disconnected for a moment has to be told, too.
                 let all_know = self.notified_end.len() >= self.known_clients() as usize;
                 let heard =
                     (all_know && self.watchers.len() == 0) || now >= *since + SHUTDOWN_GRACE;
@@ -304,7 +304,7 @@ impl Driver {
         }
     }
 
-    /// Where the run stands, for those who look at it.
+    /// The state of the run for status requests.
     fn state(&self) -> State {
         match &self.phase {
             Phase::Finished { .. } => State::Finished,
@@ -313,7 +313,7 @@ impl Driver {
         }
     }
 
-    /// What clients are told: a round goes on as it was announced, also if the coordinator is about to stop.
+    /// The state that clients are told: a round goes on as it was announced, also if the coordinator is about to stop.
     fn announced_state(&self) -> State {
         match &self.phase {
             Phase::Idle { .. } if self.draining.is_some() => State::Draining,
@@ -337,7 +337,7 @@ impl Driver {
     /// The interval of the age laws.
     fn interval(&self) -> f64 {
         let config = &self.deps.config.params.round;
-        // Who was revoked does not come any more.
+        // A client that was revoked does not come back.
         let known = self.selection.clients().max(config.clients as u32);
         let believed = f64::from(known.saturating_sub(self.deps.auth.revoked())).max(1.0);
         let ratio = believed / config.cohort as f64;
@@ -349,7 +349,7 @@ impl Driver {
         seed.map_or(self.deps.config.seed(), narrow)
     }
 
-    /// Shows where the run stands to everyone who looks without asking.
+    /// Publishes the state of the run for the page and for metrics.
     fn publish(&self) {
         let (selected, reported) = self.cohort_so_far();
         self.publish_as(self.state(), selected, reported);

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the ledger says about a run.
+/// The state of a run, as loaded from the ledger.
 struct Recovered {
     selection: Selection,
     calibrator: Option<Calibrator>,
@@ -75,7 +75,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// What clients are told about the seeds of the present round and those behind it.
+    /// Updates the commitment to the seeds of the present round and later ones.
     pub(super) fn commit_to_seeds(&mut self) {
         let round = self.round_number();
         self.commitment = self.seeds.as_mut().map(|seeds| {
@@ -85,7 +85,7 @@ impl Driver {
         });
     }
 
-    /// Begins again from what is in the ledger; who listens goes on listening.
+    /// Loads the state from the ledger again; the streams of clients stay open.
     pub(super) fn reload(&mut self) -> Result<(), CoordinatorError> {
         let recovered = recover(&mut self.deps)?;
         self.deps.ledger.commit()?;
@@ -238,7 +238,7 @@ pub(crate) fn read_settings(
     })
 }
 
-/// The newest model that is whole, with an aggregator that remembers what it did then; the first model if there is none yet.
+/// The newest model that is whole, with the state of its aggregator; the first model if there is none yet.
 fn load_model(
     deps: &mut DriverDeps,
     warnings: &mut Vec<String>,

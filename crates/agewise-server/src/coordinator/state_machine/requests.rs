@@ -1,4 +1,4 @@
-//! What clients ask, and what they are told.
+//! Replies to the commands of clients and operators.
 
 use super::round::Member;
 use super::{Driver, Phase};
@@ -16,7 +16,7 @@ use data_encoding::HEXLOWER;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// The most samples that a client may claim: what a float can count.
+/// The most samples that a client may claim: a float counts exactly up to here.
 pub(super) const MOST_SAMPLES: u64 = 1 << 53;
 /// How often a client may fetch the model of a round: connections break now and then.
 const MOST_FETCHES: u32 = 16;
@@ -27,7 +27,7 @@ const STATUS_ROUNDS: u32 = 20;
 pub(super) type Answer<T> = Result<Result<T, CallError>, CoordinatorError>;
 
 impl Driver {
-    /// Answers one question.
+    /// Executes one command.
     pub(super) fn answer(
         &mut self,
         command: Command,
@@ -82,11 +82,11 @@ impl Driver {
 
     /// Sends an answer after the commit.
     fn send<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
-        // Who has hung up does not get it.
+        // The receiver may have hung up.
         self.outbox.push(Box::new(move || drop(reply.send(answer))));
     }
 
-    /// What clients train.
+    /// The task that clients train.
     pub(super) fn task_spec(&self) -> Result<TaskSpec, CoordinatorError> {
         let config = &self.deps.config;
         let training = toml::to_string(config.training.params())?;
@@ -131,7 +131,7 @@ impl Driver {
             let error = Error::new("client", client, "a client that has enrolled");
             return Err(CallError::NotEnrolled(error));
         }
-        // The auth has looked already; since then an operator may have written to the ledger.
+        // The authenticator has checked this already; since then an operator may have written to the ledger.
         if self.deps.auth.is_revoked(client) {
             let refusal = Refusal::new(Reason::Revoked, "this client was revoked");
             self.deps.auth.note(Some(client), &refusal, None);
@@ -150,7 +150,7 @@ impl Driver {
         self.phase.round().and_then(|round| round.members.get(&client))
     }
 
-    /// Since when a client waits; who has reported in this round waits from the next one on.
+    /// The round since which a client waits; one that has reported in this round waits from the next one on.
     pub(super) fn waiting_since(&self, client: u32) -> i64 {
         let credited = self.member(client).is_some_and(|member| member.report.is_some());
         if credited {
@@ -160,7 +160,7 @@ impl Driver {
         }
     }
 
-    /// Counts a refusal where people see it.
+    /// Counts a refusal in the ledger and in metrics.
     pub(super) fn refuse(
         &mut self,
         round: u64,
@@ -169,7 +169,7 @@ impl Driver {
     ) -> Result<(), CoordinatorError> {
         tracing::debug!(round, client, %refusal, "refused");
         self.deps.shared.metrics.refuse(refusal.reason.name(), 1);
-        // What a client says about a round that is not there must not make rows for it.
+        // A report about a future round must not create rows for that round.
         let round = round.min(self.round_number());
         let Refusal { reason, detail } = refusal;
         self.deps.ledger.refuse(round, i64::from(client), reason.name(), detail, 1)?;

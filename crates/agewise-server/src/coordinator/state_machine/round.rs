@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Clients may join; who has joined may train and report.
+/// Clients may join; those that have joined may train and report.
 #[derive(Debug)]
 pub(crate) struct Joining;
 /// The cohort is complete; its reports are awaited.

@@ -64,7 +64,7 @@ impl Watchers {
         }
     }
 
-    /// All who listen.
+    /// All clients that listen.
     pub(super) fn clients(&self) -> impl Iterator<Item = u32> {
         self.by_client.keys().copied()
     }
@@ -79,7 +79,7 @@ impl Watchers {
         watcher.is_some()
     }
 
-    /// Who listens, of so many clients.
+    /// A mask of the clients that listen, of so many.
     pub(super) fn present(&mut self, clients: u32) -> &[bool] {
         self.present.resize(clients as usize, false);
         &self.present

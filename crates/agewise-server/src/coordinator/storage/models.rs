@@ -34,7 +34,7 @@ impl Global {
     }
 }
 
-/// The newest model that is whole, with what the aggregator remembered.
+/// The newest model that is whole, with the state of the aggregator.
 pub(crate) struct Newest {
     pub(crate) global: Global,
     pub(crate) aggregator: AggregatorState,
@@ -63,7 +63,7 @@ impl ModelStore {
         Ok(Self { folder, keep, tensors, metadata })
     }
 
-    /// Writes a model and what the aggregator remembers. Its row is for the ledger: only then does the model count.
+    /// Writes a model and the state of the aggregator. Its row is for the ledger: only then does the model count.
     pub(crate) fn write(
         &self,
         global: &Global,
@@ -146,7 +146,7 @@ impl ModelStore {
         Ok(checkpoint)
     }
 
-    /// Removes what is older than the last few. A file that cannot be removed is tried again next time.
+    /// Removes all models but the last few. A file that cannot be removed is tried again next time.
     pub(crate) fn prune(&self, ledger: &mut Ledger) -> Result<(), CoordinatorError> {
         for row in ledger.models()?.iter().skip(self.keep) {
             let path = self.folder.join(&row.file);

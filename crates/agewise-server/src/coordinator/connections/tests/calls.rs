@@ -1,12 +1,12 @@
-//! Calls on a connection that is let in.
+//! Calls on an authenticated connection.
 
 use super::super::CallDeadlines;
 use super::super::requests::LARGEST_REQUEST;
-use super::{AGES, House, NO_HURRY, TICK, eventually, roomy};
+use super::{AGES, NO_HURRY, TICK, TestServer, eventually, roomy};
 use crate::protocol::{ReportPart, StatusRequest, WatchRequest, report_part};
 use std::io;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_stream::{Stream, StreamExt};
 use tonic::codegen::Service as _;
 use tonic::codegen::http;
@@ -33,11 +33,12 @@ async fn early_status(
 
 #[tokio::test]
 async fn a_request_that_drips_is_cut_off_and_announcements_are_not() {
-    let short = Duration::from_millis(400);
-    let house = House::with(roomy(AGES), CallDeadlines { short, report: short * 3 }, false).await;
-    let mut client = house.client().await;
+    let short = Duration::from_secs(1);
+    let server =
+        TestServer::with(roomy(AGES), CallDeadlines { short, report: short * 3 }, false).await;
+    let mut client = server.client().await;
     let mut news = client.watch(WatchRequest::default()).await.unwrap().into_inner();
-    let mut channel = house.channel().await;
+    let mut channel = server.channel().await;
     for (method, limit) in [("Join", short), ("Watch", short), ("Report", short * 3)] {
         let begun = Instant::now();
         // A message of 100 bytes, uncompressed, of which the last never comes.
@@ -50,14 +51,14 @@ async fn a_request_that_drips_is_cut_off_and_announcements_are_not() {
         news.message().await.unwrap().unwrap();
     }
     client.status(StatusRequest {}).await.unwrap();
-    assert_eq!(house.counters.accepted(), 2);
+    assert_eq!(server.counters.accepted(), 2);
 }
 
 #[tokio::test]
 async fn an_update_of_seven_megabytes_comes_through() {
     for has_tls in [false, true] {
-        let house = House::with(roomy(AGES), NO_HURRY, has_tls).await;
-        let mut client = house.client().await;
+        let server = TestServer::with(roomy(AGES), NO_HURRY, has_tls).await;
+        let mut client = server.client().await;
         let part = ReportPart { part: Some(report_part::Part::Data(vec![7; 1 << 20].into())) };
         let parts = tokio_stream::iter(vec![part; 7]);
         let reply = client.report(parts).await.unwrap().into_inner();
@@ -67,18 +68,18 @@ async fn an_update_of_seven_megabytes_comes_through() {
 
 #[tokio::test]
 async fn headers_without_end_are_refused() {
-    let house = House::open(roomy(AGES)).await;
-    let mut client = house.client().await;
+    let server = TestServer::open(roomy(AGES)).await;
+    let mut client = server.client().await;
     let mut request = Request::new(StatusRequest {});
     request.metadata_mut().insert("padding", "x".repeat(16 << 10).parse().unwrap());
     client.status(request).await.unwrap_err();
-    assert_eq!(house.connections.lock().len(), 1, "the service has not seen it");
+    assert_eq!(server.connections.lock().len(), 1, "the service has not seen it");
 }
 
 #[tokio::test]
 async fn a_request_that_does_not_end_is_refused_before_it_is_kept() {
-    let house = House::open(roomy(AGES)).await;
-    let mut channel = house.channel().await;
+    let server = TestServer::open(roomy(AGES)).await;
+    let mut channel = server.channel().await;
     // It says that 1 MiB follows.
     let message = [vec![0, 0, 0x10, 0, 0], vec![0; LARGEST_REQUEST]].concat();
     let status = early_status(&mut channel, "Enrol", tokio_stream::iter([message])).await;
@@ -87,9 +88,9 @@ async fn a_request_that_does_not_end_is_refused_before_it_is_kept() {
 
 #[tokio::test]
 async fn a_second_report_on_a_connection_waits_for_the_first() {
-    let house = House::open(roomy(AGES)).await;
-    let client = house.client().await;
-    let reports = || house.connections.lock().len() - 1;
+    let server = TestServer::open(roomy(AGES)).await;
+    let client = server.client().await;
+    let reports = || server.connections.lock().len() - 1;
     let first = tokio::spawn({
         let mut client = client.clone();
         async move { client.report(tokio_stream::pending()).await }
@@ -99,11 +100,13 @@ async fn a_second_report_on_a_connection_waits_for_the_first() {
         let mut client = client.clone();
         async move { client.report(tokio_stream::empty()).await }
     });
-    sleep(TICK * 10).await;
-    assert_eq!(reports(), 1);
-    // Giving up makes room as well, and others never wait.
-    client.clone().status(StatusRequest {}).await.unwrap();
-    house.client().await.report(tokio_stream::empty()).await.unwrap();
+    // Other calls on the connection never wait; they were sent after the second report.
+    for _ in 0..3 {
+        client.clone().status(StatusRequest {}).await.unwrap();
+    }
+    assert_eq!(reports(), 4, "the first report and three other calls");
+    // Giving up makes room as well.
+    server.client().await.report(tokio_stream::empty()).await.unwrap();
     assert!(!second.is_finished());
     first.abort();
     timeout(Duration::from_secs(30), second).await.unwrap().unwrap().unwrap();

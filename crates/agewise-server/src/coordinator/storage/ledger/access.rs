@@ -1,4 +1,4 @@
-//! Who is known, who may come in, and who was refused.
+//! Clients, tokens and refusals.
 
 use super::{ClientRow, Ledger};
 use crate::crypto::PublicKey;
@@ -150,7 +150,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Shuts out the client of this name, or the token with this public part; says which, if there is one.
+    /// Revokes the client of this name, or the token with this public part; says which, if there is one.
     pub(crate) fn revoke(&mut self, who: &str) -> Result<Option<String>> {
         let db = self.write()?;
         let client: Option<u32> = db

@@ -1,4 +1,4 @@
-//! Everything that happened, for those who want to check it.
+//! Past rounds in full, for the audit.
 
 use super::Ledger;
 use crate::crypto::PublicKey;
@@ -125,7 +125,7 @@ impl Ledger {
         found.optional()
     }
 
-    /// Everyone who was in a round, or wanted to be, by number.
+    /// All clients that joined a round or asked to, by number.
     pub(crate) fn past_joins(&self, round: u64) -> Result<Vec<PastJoin>> {
         let mut query = self.db.prepare_cached(
             "SELECT client, age, outcome, draws, proof, loss, seconds FROM joins WHERE round = ?1 ORDER BY client",

@@ -1,4 +1,4 @@
-//! What policies look at beyond ages: last reports, sketches of updates, and what a policy remembers by itself.
+//! The state of policies beyond ages: last reports, sketches of updates, and the state of the policy itself.
 //!
 //! All of it is as it was between two rounds: what a round brings is written when the round ends, in the same step.
 
@@ -53,13 +53,13 @@ impl Ledger {
         query.query_map([], row)?.collect()
     }
 
-    /// What the policy remembers, from now on.
+    /// Replaces the state of the policy.
     pub(crate) fn keep_policy_state(&mut self, state: &[f64]) -> Result<()> {
         let bytes: Vec<u8> = state.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.set_fact(POLICY_STATE, &bytes)
     }
 
-    /// What the policy remembers.
+    /// The state of the policy.
     pub(crate) fn policy_state(&self) -> Result<Vec<f64>> {
         let bytes = self.fact(POLICY_STATE)?.unwrap_or_default();
         let (words, _) = bytes.as_chunks::<8>();

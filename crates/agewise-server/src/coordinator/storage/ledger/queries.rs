@@ -1,12 +1,13 @@
-//! What people see of a run: questions that nothing depends on, asked beside the driver.
+//! Queries for the page and the status, made beside the driver.
 //!
 //! A run may have a million rounds, so each question is about its last ones only.
 
 use super::Ledger;
 use rusqlite::{Error, Result, Row};
+use serde::Serialize;
 
 /// A round that is over, in numbers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RoundSummary {
     pub(crate) round: u64,
     pub(crate) committed: bool,
@@ -35,13 +36,14 @@ pub(crate) struct WaitingClient {
 }
 
 /// Something that was refused, all in all.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct RefusedCall {
     /// Whose; `None` if it was not a client.
     pub(crate) name: Option<String>,
     pub(crate) reason: String,
     pub(crate) count: u64,
     /// When it was last refused, and with which words.
+    #[serde(rename = "last_round")]
     pub(crate) round: u64,
     pub(crate) detail: String,
 }
@@ -124,7 +126,7 @@ impl Ledger {
         query.query_map([limit], row)?.collect()
     }
 
-    /// What was refused most often.
+    /// The most frequent refusals.
     pub(crate) fn refused_most(&self, limit: u32) -> Result<Vec<RefusedCall>> {
         // SQLite gives the other columns from the row with the greatest round.
         let mut query = self.db.prepare_cached(

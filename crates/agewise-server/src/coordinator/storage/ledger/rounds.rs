@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Result, Row, params};
 const OLDEST: u64 = 255;
 
 impl Ledger {
-    /// Announces a round, with those who are connected where the coordinator selects, and the ages that it begins with, youngest first.
+    /// Announces a round, with the connected clients where the coordinator selects, and the ages that it begins with, youngest first.
     pub(crate) fn begin_round(
         &mut self,
         row: &RoundRow,
@@ -106,7 +106,7 @@ impl Ledger {
         self.db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|rounds| rounds as u64)
     }
 
-    /// Puts a client into a round, or changes what became of it.
+    /// Adds a client to a round, or changes its outcome.
     pub(crate) fn join(&mut self, round: u64, client: u32, join: &NewJoin<'_>) -> Result<()> {
         let mut query = self.write()?.prepare_cached(
             "INSERT INTO joins (round, client, age, outcome, draws, proof) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -125,7 +125,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that no client has come, and one of those who were connected was invited.
+    /// Notes that no client has joined, and that one of the connected clients was invited.
     pub(crate) fn force(&mut self, round: u64, present: &[bool]) -> Result<()> {
         self.write()?
             .prepare_cached("UPDATE rounds SET forced = 1, fallback = ?2 WHERE round = ?1")?
@@ -168,7 +168,7 @@ impl Ledger {
         Ok(changed > 0)
     }
 
-    /// What became of a client in a round, and its report.
+    /// The outcome of a client in a round, and the checksum of its report.
     pub(crate) fn outcome(&self, round: u64, client: u32) -> Result<Option<(Outcome, Vec<u8>)>> {
         let mut query = self.db.prepare_cached(
             "SELECT outcome, COALESCE(sha256, x'') FROM joins WHERE round = ?1 AND client = ?2",
@@ -177,7 +177,7 @@ impl Ledger {
         query.query_row(params![round as i64, client], row).optional()
     }
 
-    /// Ends a round: who was awaited in vain, the weights, the model, all at once.
+    /// Ends a round: missing clients, weights and model in one transaction.
     pub(crate) fn end_round(&mut self, end: &RoundEnd) -> Result<()> {
         let db = self.write()?;
         let round = end.round as i64;

@@ -1,9 +1,9 @@
-//! What is written about clients, rounds and models.
+//! The rows of clients, rounds and models.
 
 use crate::crypto::PublicKey;
 use crate::crypto::seed_chain::RoundSeed;
 
-/// What became of a client in a round.
+/// The outcome of a client in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The coordinator wants it, and it has not come yet.

@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS clients (
   settings      INTEGER NOT NULL,              -- under which it came
   first_waiting INTEGER NOT NULL,              -- what waiting_since was then
   waiting_since INTEGER NOT NULL,              -- negative for a first age
-  revoked       INTEGER NOT NULL DEFAULT 0,    -- 1: shut out
+  revoked       INTEGER NOT NULL DEFAULT 0,    -- 1: revoked by an operator
   revoked_from  INTEGER,                       -- the first round that begins without it
   reports       INTEGER NOT NULL DEFAULT 0,    -- accepted
   late          INTEGER NOT NULL DEFAULT 0,
@@ -95,7 +95,7 @@ CREATE TABLE IF NOT EXISTS joins (
 CREATE TABLE IF NOT EXISTS refusals (
   round  INTEGER NOT NULL,
   client INTEGER NOT NULL,                     -- -1: a peer that is not a client
-  reason TEXT NOT NULL,                        -- age, draw, proof, round, shape, size, norm, seal, replay, rate, ...
+  reason TEXT NOT NULL,                        -- age, draw, proof, round, shape, size, norm, signature, replay, rate, ...
   detail TEXT NOT NULL,                        -- of the last one
   count  INTEGER NOT NULL,
   PRIMARY KEY (round, client, reason)
