@@ -60,7 +60,7 @@ pub(crate) fn renamed(names: Names) -> impl Fn(Error) -> PyErr {
     }
 }
 
-fn argument<'a>(field: &'a str, names: Names) -> &'a str {
+fn argument(field: &str, names: Names) -> &str {
     names.iter().find(|(name, _)| *name == field).map_or(field, |(_, argument)| argument)
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn interruptible<T: Send>(
             });
             while receiver.recv_timeout(SIGNAL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 if raised.is_none()
-                    && let Err(error) = Python::attach(|py| py.check_signals())
+                    && let Err(error) = Python::attach(check_signals)
                 {
                     stop.store(true, Ordering::Relaxed);
                     raised = Some(error);
@@ -49,4 +49,9 @@ pub(crate) fn interruptible<T: Send>(
     }
     py.check_signals()?;
     result.map_err(|_| PyRuntimeError::new_err("a panic in agewise; please report it"))
+}
+
+/// Runs the handlers of pending signals, if this is the main thread of Python.
+fn check_signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
 }

@@ -29,6 +29,9 @@ struct Options {
     empty_cohort: String,
 }
 
+/// Kinds of probes, each with the clients that are asked.
+type ProbedClients<'py> = Vec<(&'static str, Bound<'py, PyArray1<u32>>)>;
+
 /// The state of a selector: everything needed to continue exactly, and the options it belongs to.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -190,7 +193,7 @@ impl Selector {
         &self,
         py: Python<'py>,
         available: Option<PyReadonlyArray1<'py, bool>>,
-    ) -> PyResult<Vec<(&'static str, Bound<'py, PyArray1<u32>>)>> {
+    ) -> PyResult<ProbedClients<'py>> {
         let mask = available.map(|mask| mask.as_array().to_vec());
         let probes = py.detach(|| self.inner.probes(availability(mask.as_deref())));
         let mut clients: BTreeMap<ProbeKind, Vec<u32>> = BTreeMap::new();

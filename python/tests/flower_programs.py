@@ -15,12 +15,12 @@ from types import FrameType, TracebackType
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 #: Seconds until a test gives up. Nothing is measured: a slow machine only takes longer.
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
-# The example's client app with a notebook: who trained in which round, and where. A file
-# `wait-ROUND` holds the training of that round back until there is a file `gate-ROUND`.
+# The client app of the example, which notes which client trained in which round, and where. A file
+# `wait-ROUND` delays the training of that round until there is a file `gate-ROUND`.
 _NOTING_APP = '''\
-"""The client app of the example, with a notebook."""
+"""The client app of the example, which takes notes."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def copy_example(name: str, package: str, folder: Path) -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on. All are open at once, so they differ."""
+    """Unused ports of loopback. All are open at once, so they differ."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [opened.getsockname()[1] for opened in sockets]
     for opened in sockets:
@@ -86,10 +86,10 @@ def free_ports(count: int) -> list[int]:
 
 def wait_until(condition: Callable[[], bool], what: str, programs: "Programs") -> None:
     """Waits, at most so long that something must be wrong; the error has the end of all logs."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE:.0f} s in vain: {what}\n{programs.log_tails()}")
+            raise AssertionError(f"waited {TIMEOUT:.0f} s in vain: {what}\n{programs.log_tails()}")
         time.sleep(0.1)
 
 
@@ -109,7 +109,7 @@ class Programs:
     def __enter__(self) -> "Programs":
         self.notes.mkdir(parents=True)
         (self.folder / "home").mkdir()
-        # Whoever ends the tests from outside ends the programs too.
+        # If the tests are ended from outside, the programs end too.
         self._handler = signal.signal(signal.SIGTERM, _interrupt)
         return self
 

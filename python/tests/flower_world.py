@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from flwr.app import (
@@ -16,6 +17,8 @@ from flwr.app import (
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
+
+from agewise.flower import AgeStrategy
 
 Mutation = Callable[[Message], Message | None]
 
@@ -38,6 +41,11 @@ def trained_value(number: int, server_round: int) -> float:
 def examples(number: int) -> int:
     """How many examples a client of this world has."""
     return 10 + 3 * number
+
+
+def made_strategy(clients: int, cohort: int, seed: int, **more: Any) -> AgeStrategy:
+    """A strategy without evaluation by clients."""
+    return AgeStrategy(clients=clients, cohort=cohort, seed=seed, fraction_evaluate=0.0, **more)
 
 
 def counting_app(*mods: object) -> ClientApp:
@@ -69,7 +77,7 @@ class World(Grid):
     """Nodes that come and go. Replies arrive in a random order."""
 
     def __init__(self, app: ClientApp, nodes: int, seed: int) -> None:
-        # A message can only be made by somebody.
+        # A message needs a sender.
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self.app = app
         self.random = random.Random(seed)
@@ -123,7 +131,7 @@ class World(Grid):
         return next(sent)
 
     def queries(self) -> list[int]:
-        """The nodes that were asked who they are."""
+        """The nodes that were asked for their partition ids."""
         return [
             message.metadata.dst_node_id
             for message in self.sent

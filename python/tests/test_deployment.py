@@ -110,7 +110,7 @@ def predicted(
 def check(
     deployment: Deployment, run: subprocess.Popen[bytes], cohorts: dict[int, list[int]]
 ) -> str:
-    """The run ended well, every node said who it is, and these clients trained. Gives the log."""
+    """The run ended well, every node is identified, and these clients trained. Returns the log."""
     programs = deployment.programs
     wait_until(lambda: run.poll() is not None, "the end of the run", programs)
     assert run.returncode == 0, programs.log_tails()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from flower_world import World, counting_app, model
+from flower_world import World, counting_app, made_strategy, model
 from flwr.app import (
     ArrayRecord,
     ConfigRecord,
@@ -28,15 +28,7 @@ DECIDED_BY_CLIENTS = [
 
 
 def strategy(policy: str = "markov-optimal", **more: object) -> AgeStrategy:
-    return AgeStrategy(
-        clients=CLIENTS,
-        cohort=COHORT,
-        policy=policy,
-        seed=SEED,
-        fraction_evaluate=0.0,
-        empty_cohort="skip",
-        **more,
-    )
+    return made_strategy(CLIENTS, COHORT, SEED, policy=policy, empty_cohort="skip", **more)
 
 
 def world(policy: str = "markov-optimal", seed: int = 1, *, named: bool = True) -> World:
@@ -45,12 +37,12 @@ def world(policy: str = "markov-optimal", seed: int = 1, *, named: bool = True) 
 
 
 def credited(chosen: AgeStrategy) -> list[int]:
-    """Who was credited in the last round."""
+    """The clients that were credited in the last round."""
     return np.flatnonzero(chosen._selector.ages == 0).tolist()
 
 
 def played(chosen: AgeStrategy, nodes: World, rounds: int) -> list[list[int]]:
-    """Plays so many rounds and tells who was credited in each."""
+    """Runs rounds and returns the clients that were credited in each."""
     cohorts = []
     for _ in range(rounds):
         chosen.start(nodes, model(0.0), 1)
@@ -73,7 +65,7 @@ def test_clients_alone_form_the_cohorts_of_the_server(policy: str, named: bool) 
     assert alone.queries() == [], "the replies of the first round have told all names"
 
 
-def test_nobody_is_forced() -> None:
+def test_no_client_is_forced() -> None:
     # A law under which hardly anyone comes: some of the rounds are empty.
     policy = "markov-custom(p=[0.02, 0.02])"
     nodes, chosen = world(policy), strategy(policy, decentralised=True)
@@ -312,3 +304,26 @@ def test_identify_leaves_the_apps_own_queries() -> None:
     assert len(nodes.queries()) == CLIENTS
     with pytest.raises(ValueError, match="agewise_identity"):
         identify(app)
+
+
+@pytest.mark.parametrize(("policy", "decentralised"), [("oldest-first", False), ("phased", True)])
+def test_one_run_config_serves_both_sides(policy: str, decentralised: bool) -> None:
+    config = {
+        "agewise-policy": policy,
+        "agewise-clients": CLIENTS,
+        "agewise-cohort": COHORT,
+        "agewise-seed": SEED,
+        "agewise-decentralised": decentralised,
+    }
+    nodes = World(identify(counting_app(age_mod())), CLIENTS, 1)
+    for context in nodes.contexts.values():
+        context.run_config.update(config)
+    chosen = AgeStrategy.from_run_config(config, fraction_evaluate=0.0, empty_cohort="skip")
+    assert chosen.decentralised is decentralised
+    selector = Selector(policy, CLIENTS, COHORT, SEED, empty_cohort="skip")
+    for found in played(chosen, nodes, 6):
+        assert found == selector.select().ids.tolist()
+        selector.report(found)
+    assert AgeStrategy.from_run_config(config, cohort=7).cohort == 7
+    with pytest.raises(ValueError, match="cohort = 'many'"):
+        AgeStrategy.from_run_config(config, cohort="many")

@@ -2,7 +2,7 @@
 id."""
 
 import pytest
-from flower_world import World, counting_app, model
+from flower_world import World, counting_app, made_strategy, model
 from flwr.app import ConfigRecord, Message
 
 from agewise import Selector
@@ -12,14 +12,7 @@ TRAIN = "train"
 
 
 def strategy(clients: int = 8, cohort: int = 3, **more: object) -> AgeStrategy:
-    return AgeStrategy(
-        clients=clients,
-        cohort=cohort,
-        policy="oldest-first",
-        seed=4,
-        fraction_evaluate=0.0,
-        **more,
-    )
+    return made_strategy(clients, cohort, 4, policy="oldest-first", **more)
 
 
 def asked_nodes(chosen: AgeStrategy, world: World) -> list[int]:

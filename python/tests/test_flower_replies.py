@@ -8,6 +8,7 @@ from flower_world import (
     World,
     counting_app,
     examples,
+    made_strategy,
     model,
     trained_value,
     weights_of,
@@ -30,14 +31,7 @@ SIZES = [1.0, 5.0, 2.0, 2.0, 7.0, 1.0, 3.0, 4.0, 2.0]
 
 
 def strategy(policy: str = "oldest-first", **more: object) -> AgeStrategy:
-    return AgeStrategy(
-        clients=CLIENTS,
-        cohort=COHORT,
-        policy=policy,
-        seed=SEED,
-        fraction_evaluate=0.0,
-        **more,
-    )
+    return made_strategy(CLIENTS, COHORT, SEED, policy=policy, **more)
 
 
 def world(seed: int = 1) -> World:
@@ -86,8 +80,8 @@ def test_the_cohorts_weights(weighting: str, policy: str, failing: int) -> None:
     if not came:
         pytest.skip("a cohort of one")
     values = np.array([trained_value(number, 1) for number in came])
-    # The weight of those who failed is shared by the others; with unbiased weights the sum is not
-    # 1.
+    # The weight of clients that failed is distributed over the others; the sum of unbiased
+    # weights is not 1.
     moved = float((weight * values).sum() / weight.sum() * weights.sum())
     np.testing.assert_allclose(weights_of(result.arrays), [1.0 + moved, 2.0 + moved], rtol=1e-6)
     assert [number for number, age in enumerate(ages(chosen)) if age == 0] == came
@@ -257,7 +251,7 @@ def test_losses_and_durations_reach_the_core() -> None:
     assert chosen._selector.state() == selector.state()
 
 
-def test_replies_that_nobody_asked_for() -> None:
+def test_unrequested_replies_are_rejected() -> None:
     nodes = world()
     chosen = strategy()
     messages = list(chosen.configure_train(1, model(1.0), ConfigRecord(), nodes))

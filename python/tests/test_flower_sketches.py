@@ -203,7 +203,7 @@ def test_a_reply_too_far_for_a_sketch_still_counts(caplog: pytest.LogCaptureFixt
 
 
 def strategy_cohort() -> list[int]:
-    """Who trains in the first round."""
+    """The cohort of the first round."""
     ids: list[int] = Selector("age-herding", CLIENTS, COHORT, SEED).select().ids.tolist()
     return ids
 

@@ -26,7 +26,7 @@ CLIENTS, COHORT, ROUNDS, SEED = 8, 6, 2, 1
 
 
 @dataclass(frozen=True)
-class Place:
+class Machine:
     """Where a Ray node runs: how to start a program there, and its address."""
 
     prefix: tuple[str, ...]
@@ -50,13 +50,13 @@ def may_make_namespaces() -> bool:
 
 
 @contextmanager
-def two_places() -> Iterator[tuple[Place, Place]]:
+def two_machines() -> Iterator[tuple[Machine, Machine]]:
     """Two network namespaces with a cable between them, or loopback twice."""
     if not may_make_namespaces():
-        yield (Place((), "127.0.0.1"), Place((), "127.0.0.1"))
+        yield (Machine((), "127.0.0.1"), Machine((), "127.0.0.1"))
         return
     names = [f"agewise-{os.getpid()}-{end}" for end in "ab"]
-    # A network of its own: of the block for documentation, which nobody routes.
+    # A network of its own: of the block for documentation, which is not routed.
     addresses = ["203.0.113.1", "203.0.113.2"]
     with ExitStack() as made:
         for name in names:
@@ -69,13 +69,13 @@ def two_places() -> Iterator[tuple[Place, Place]]:
             for device in ("lo", "cable"):
                 ip("-n", name, "link", "set", device, "up")
         a, b = (
-            Place(("ip", "netns", "exec", name), address)
+            Machine(("ip", "netns", "exec", name), address)
             for name, address in zip(names, addresses, strict=True)
         )
         yield a, b
 
 
-def start_cluster(programs: Programs, head: Place, worker: Place, storage: str) -> str:
+def start_cluster(programs: Programs, head: Machine, worker: Machine, storage: str) -> str:
     """Two Ray nodes with one core each; gives the address of the cluster."""
     [port] = free_ports(1)
     cluster = f"{head.address}:{port}"
@@ -97,7 +97,7 @@ def start_cluster(programs: Programs, head: Place, worker: Place, storage: str) 
     return cluster
 
 
-def start_superlink(programs: Programs, head: Place, cluster: str) -> None:
+def start_superlink(programs: Programs, head: Machine, cluster: str) -> None:
     """A superlink for simulations that uses the cluster, beside Ray's head."""
     [port] = free_ports(1)
     address = f"127.0.0.1:{port}"
@@ -123,7 +123,7 @@ def start_superlink(programs: Programs, head: Place, cluster: str) -> None:
 def test_a_simulation_uses_both_nodes_of_a_cluster(tmp_path: Path) -> None:
     """Clients train on both nodes, and the cohorts are those of any other run with this seed."""
     with ExitStack() as stack:
-        head, worker = stack.enter_context(two_places())
+        head, worker = stack.enter_context(two_machines())
         # Not in tmp_path, whose name is long: names of Ray's sockets have at most 107 characters.
         storage = stack.enter_context(TemporaryDirectory(prefix="aw", ignore_cleanup_errors=True))
         programs = stack.enter_context(Programs(tmp_path / "cluster"))
@@ -144,10 +144,10 @@ def test_a_simulation_uses_both_nodes_of_a_cluster(tmp_path: Path) -> None:
         log = programs.log("run")
         assert run.returncode == 0, programs.log_tails()
 
-        places = [json.loads(note.read_text()) for note in programs.notes.glob("trained-*")]
-        assert len({place["ray-node"] for place in places}) == 2, places
+        machines = [json.loads(note.read_text()) for note in programs.notes.glob("trained-*")]
+        assert len({machine["ray-node"] for machine in machines}) == 2, machines
         if head.prefix:
-            assert len({place["network"] for place in places}) == 2, places
+            assert len({machine["network"] for machine in machines}) == 2, machines
         selector = Selector("oldest-first", CLIENTS, COHORT, SEED)
         expected = {}
         for number in range(1, ROUNDS + 1):

@@ -76,7 +76,7 @@ DIRECTIONS = np.array([[1, 0], [-0.5, 0.9], [-0.5, -0.9]], dtype=np.float32)
 
 
 def cohorts(policy: str, rounds: int, *, told: bool = True) -> list[list[int]]:
-    """Cohorts of 3 of 12 clients, of whom four neighbours are of one kind."""
+    """Cohorts of 3 of 12 clients. Four neighbours have the same direction."""
     selector = agewise.Selector(policy, 12, 3, seed=3)
     found = []
     for _ in range(rounds):

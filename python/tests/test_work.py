@@ -42,7 +42,7 @@ def test_simulation_has_arrays_and_tells() -> None:
     found = agewise.simulate(
         policies=["random", "markov-optimal"], rounds=60, seeds=3, progress=heard.append
     )
-    # Called from other threads: whoever kept the interpreter would wait for them for ever.
+    # Called from other threads, so it would block for ever if the interpreter lock were held.
     assert sum(heard) == 2 * 3 * 60
     law = found["markov-optimal"]
     assert law.reported.shape == (3, 60) and law.reported.mean() == pytest.approx(law.cohort_mean)
@@ -73,7 +73,7 @@ def test_ctrl_c_ends_it(call: str, tmp_path: Path) -> None:
     """A signal to the process, as a terminal sends it; without it these calls take hours."""
     code = f"""
 import agewise, os, signal, threading
-# Whoever was started in the background by a shell ignores Ctrl-C, and so do its children.
+# A process that a shell started in the background ignores Ctrl-C, and so do its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
