@@ -76,7 +76,13 @@ fn a_simulation_shows_load_beside_the_theory() {
     let section = ReportSection::new("calm", &results).unwrap();
     assert_eq!(figures(&section), LOAD);
     let html = page(&[section]).unwrap().to_html();
-    for words in ["closed form", "The most even load", "The least Sigma", "simulate config.toml"] {
+    for words in [
+        "closed form",
+        "So few seeds give intervals",
+        "The most even load",
+        "The least Sigma",
+        "simulate config.toml",
+    ] {
         assert!(html.contains(words), "{words}");
     }
     assert!(
