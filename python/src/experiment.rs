@@ -190,7 +190,7 @@ impl Job {
             if let Some(dir) = &self.dir {
                 ReportSection::new("", &results)?.write(dir)?;
             }
-            Outcome::new(results, self.dir.as_ref())
+            Outcome::new(results)
         })?;
         if let Ok(Some(error)) = teller.raised.into_inner() {
             return Err(error);
@@ -205,7 +205,7 @@ impl Job {
             let dir = self.dir.as_ref();
             let path = dir.map_or(std::path::Path::new(""), RunDir::path);
             let dir = dir.map_or_else(|| RunDir::open(path), |dir| Ok(dir.clone()))?;
-            Outcome::new(read(&self.experiment()?, &dir)?, Some(&dir))
+            Outcome::new(read(&self.experiment()?, &dir)?)
         };
         interruptible(py, &stop, reading)?.map_err(failed)
     }
@@ -260,9 +260,9 @@ type Arrays<'py> = (
 );
 
 impl Outcome {
-    fn new(results: Results, dir: Option<&RunDir>) -> Result<Self, ReportError> {
+    fn new(results: Results) -> Result<Self, ReportError> {
         let section = ReportSection::new("", &results)?;
-        let table = serde_json::to_string(&section.summary_table(dir)?);
+        let table = serde_json::to_string(&section.summary_table());
         let table = table.map_err(|error| Error::new("table", error, "texts that JSON holds"))?;
         Ok(Self { summary: section.summary.to_json()?, table: in_python(&table), results })
     }

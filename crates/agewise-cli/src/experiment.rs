@@ -124,7 +124,7 @@ impl Request<'_> {
         if run.json {
             print(&section.summary.to_json()?)?;
         } else {
-            print(&table::summary(&section.summary_table(Some(&dir))?, &dir))?;
+            print(&table::summary(&section.summary_table(), &dir))?;
         }
         if results.is_finished() {
             return Ok(());

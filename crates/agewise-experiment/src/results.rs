@@ -3,7 +3,7 @@
 use crate::error::ExperimentError;
 use crate::experiment::Experiment;
 use crate::record::Record;
-use crate::run_dir::{EVENTS, RunDir, SUMMARY};
+use crate::run_dir::{EVENTS, MeanTimes, RunDir, SUMMARY};
 use crate::summary::Summary;
 use agewise_core::Result;
 
@@ -14,6 +14,9 @@ pub struct Results {
     pub experiment: Experiment,
     /// Its runs, by seed and then by variant.
     pub records: Vec<Record>,
+    /// For each variant what a round took on this machine, where that was measured: by this process, or by an earlier one
+    /// that played in the same directory.
+    pub times: Vec<Option<MeanTimes>>,
 }
 
 impl Results {

@@ -22,11 +22,11 @@ mod timing;
 
 pub use config::config_text;
 pub use extend::extend;
-pub use timing::{MeanTimes, mean_times};
+pub use timing::MeanTimes;
 
 pub(crate) use run_writer::RunWriter;
 pub(crate) use store::{SelectionResult, Store};
-pub(crate) use timing::Timing;
+pub(crate) use timing::{Timing, mean_times};
 
 use agewise_core::files::{is_temporary, write_atomically};
 use std::fs;

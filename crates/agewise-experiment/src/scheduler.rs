@@ -7,12 +7,14 @@
 
 use crate::callbacks::Callbacks;
 use crate::error::ExperimentError;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Variant};
 use crate::log::RoundLog;
 use crate::record::{Record, RunId};
 use crate::results::Results;
 use crate::run::{SelectionRun, TrainingRun};
-use crate::run_dir::{RunDir, RunWriter, SelectionResult, Store, Timing};
+use crate::run_dir::{
+    MeanTimes, RunDir, RunWriter, SelectionResult, Store, TIMING, Timing, mean_times,
+};
 use agewise_core::Error;
 use agewise_train::Threads;
 use std::collections::VecDeque;
@@ -38,10 +40,11 @@ pub fn play(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new("threads", threads, error.to_string()))?;
     let lanes = experiment.runs_at_once(threads).min(runs.len());
+    let open_timing = |dir| Timing::open(dir, experiment.variants().len());
     let scheduler = Scheduler {
         experiment,
         store: dir.map(|dir| Store::new(experiment, dir)).transpose()?,
-        timing: dir.filter(|_| experiment.task().is_some()).map(Timing::open).transpose()?,
+        timing: dir.filter(|_| experiment.task().is_some()).map(open_timing).transpose()?,
         callbacks,
         stop,
         threads,
@@ -56,7 +59,7 @@ pub fn play(
             scope.spawn(|| scheduler.lane());
         }
     });
-    scheduler.finish(runs)
+    scheduler.finish(runs, dir)
 }
 
 /// Reads an experiment from its run directory, as far as it was played.
@@ -69,7 +72,13 @@ pub fn read(experiment: &Experiment, dir: &RunDir) -> Result<Results> {
         Ok(store.selection(id)?.map_or_else(|| Record::unplayed(id), |known| of(id, known)))
     };
     let records = experiment.runs().into_iter().map(record).collect::<Result<_>>()?;
-    Ok(Results { experiment: experiment.clone(), records })
+    Ok(Results { experiment: experiment.clone(), records, times: stored_times(experiment, dir)? })
+}
+
+/// What earlier processes measured.
+fn stored_times(experiment: &Experiment, dir: &RunDir) -> Result<Vec<Option<MeanTimes>>> {
+    let text = dir.read(TIMING)?.unwrap_or_default();
+    Ok(mean_times(&text, experiment.variants().iter().map(Variant::name)))
 }
 
 struct Scheduler<'a> {
@@ -188,7 +197,7 @@ impl Scheduler<'_> {
         Ok(of(id, result))
     }
 
-    fn finish(self, runs: Vec<RunId>) -> Result<Results> {
+    fn finish(self, runs: Vec<RunId>, dir: Option<&RunDir>) -> Result<Results> {
         if let Some(error) = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);
         }
@@ -197,7 +206,14 @@ impl Scheduler<'_> {
             record.unwrap_or_else(|| Record::unplayed(id))
         };
         let records = runs.into_iter().zip(self.records).map(record).collect();
-        Ok(Results { experiment: self.experiment.clone(), records })
+        let nothing = || vec![None; self.experiment.variants().len()];
+        let mut times = self.timing.map_or_else(nothing, |timing| timing.means());
+        if times.iter().all(Option::is_none)
+            && let Some(dir) = dir
+        {
+            times = stored_times(self.experiment, dir)?;
+        }
+        Ok(Results { experiment: self.experiment.clone(), records, times })
     }
 }
 

@@ -111,7 +111,8 @@ impl ReportSection<'_> {
             (None, false) => String::new(),
         };
         let sigma = if self.trains() { String::new() } else { least_sigma(&self.summary) };
-        let parts = [learning, load, sigma, self.world_finding()];
+        let seeds = if self.trains() || self.summary.seeds < 2 { "" } else { self.advice().trim() };
+        let parts = [learning, load, sigma, self.world_finding(), seeds.to_string()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
@@ -236,7 +237,7 @@ fn even_load(summary: &Summary) -> String {
         |policy: &&VariantSummary| jain(policy).is_some_and(|jain| jain >= 0.99 * fairest);
     let fair: Vec<&VariantSummary> = summary.policies.iter().filter(is_fair).collect();
     let names: Vec<&str> = fair.iter().map(|policy| policy.policy.as_str()).collect();
-    let index = format!("Jain's index of {}", number((1e3 * fairest).round() / 1e3));
+    let index = format!("the highest Jain's index ({})", number((1e3 * fairest).round() / 1e3));
     let variances = fair
         .iter()
         .filter_map(|policy| Some((mean(policy, "var_interval")?, policy.policy.as_str())));
@@ -244,8 +245,7 @@ fn even_load(summary: &Summary) -> String {
         (0, _) => String::new(),
         (1, _) | (_, None) => format!("The most even load: {}, with {index}.", listed(&names)),
         (_, Some((variance, best))) => format!(
-            "The most even load: {best}, with the least Var[X] ({} rounds squared) of the {} policies with the highest \
-             {index}.",
+            "The most even load: {best}, with the least Var[X] ({} rounds squared) of the {} policies with {index}.",
             number(variance),
             names.len()
         ),
@@ -425,7 +425,10 @@ mod tests {
         };
         // The first one has the least Var[X], for it calls the same few.
         let few = summary(vec![load("few", 0.3, 0.0), load("all", 0.9, 4.0)]);
-        assert_eq!(even_load(&few), "The most even load: all, with Jain's index of 0.9.");
+        assert_eq!(
+            even_load(&few),
+            "The most even load: all, with the highest Jain's index (0.9)."
+        );
         let both = summary(vec![load("a", 0.9, 4.0), load("b", 0.899, 3.0), load("c", 0.5, 1.0)]);
         let words =
             "The most even load: b, with the least Var[X] (3 rounds squared) of the 2 policies";

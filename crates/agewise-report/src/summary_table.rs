@@ -2,10 +2,10 @@
 
 use crate::findings::{effect, rounds};
 use crate::format::{bytes, counted, estimate, number};
-use crate::section::{ReportError, ReportSection};
+use crate::section::ReportSection;
 use crate::tables::{cohort_range, longest_wait};
-use agewise_experiment::run_dir::{MeanTimes, TIMING, mean_times};
-use agewise_experiment::{RunDir, Variant, VariantSummary};
+use agewise_experiment::VariantSummary;
+use agewise_experiment::run_dir::MeanTimes;
 use serde::Serialize;
 
 /// The table of an experiment. The first column names the variant, all others hold numbers.
@@ -47,19 +47,15 @@ fn mean(policy: &VariantSummary, name: &str, text: fn(f64) -> String) -> String 
 }
 
 impl ReportSection<'_> {
-    /// The table of this experiment; times are known where it has a directory.
-    pub fn summary_table(&self, dir: Option<&RunDir>) -> Result<SummaryTable, ReportError> {
-        let columns = if self.trains() {
-            self.training_columns(&self.times(dir)?)
-        } else {
-            selection_columns()
-        };
+    /// The table of this experiment.
+    pub fn summary_table(&self) -> SummaryTable {
+        let columns = if self.trains() { self.training_columns() } else { selection_columns() };
         let row = |(place, policy): (usize, &VariantSummary)| {
             let cells = columns.iter().map(|(_, text)| text(place, policy));
             std::iter::once(policy.policy.clone()).chain(cells).collect()
         };
         let headings = columns.iter().map(|(heading, _)| heading.clone());
-        Ok(SummaryTable {
+        SummaryTable {
             title: self.title(),
             columns: std::iter::once("policy".to_string()).chain(headings).collect(),
             rows: self.summary.policies.iter().enumerate().map(row).collect(),
@@ -67,7 +63,7 @@ impl ReportSection<'_> {
             caution: self.caution(),
             legend: self.legend(),
             verdict: self.main_finding(),
-        })
+        }
     }
 
     fn title(&self) -> String {
@@ -95,13 +91,7 @@ impl ReportSection<'_> {
         title
     }
 
-    /// For each variant what it took on this machine, as far as it is known.
-    fn times(&self, dir: Option<&RunDir>) -> Result<Vec<Option<MeanTimes>>, ReportError> {
-        let text = dir.map(|dir| dir.read(TIMING)).transpose()?.flatten().unwrap_or_default();
-        Ok(mean_times(&text, self.experiment().variants().iter().map(Variant::name)))
-    }
-
-    fn training_columns(&self, times: &[Option<MeanTimes>]) -> Vec<Column<'_>> {
+    fn training_columns(&self) -> Vec<Column<'_>> {
         let mut columns: Vec<Column<'_>> = Vec::new();
         let targets = self.experiment().targets();
         for (number, &target) in targets.iter().enumerate() {
@@ -133,12 +123,17 @@ impl ReportSection<'_> {
         let two_decimals = |index| format!("{index:.2}");
         columns.push(column("Jain", move |_, policy| mean(policy, "jain", two_decimals)));
         columns.push(column("moved", |_, policy| mean(policy, "bytes_moved", bytes)));
-        let time = |heading: &str, text: fn(MeanTimes) -> String| {
-            let times = times.to_vec();
-            column(heading, move |place, _| times[place].map_or("-".to_string(), text))
+        let time = |heading: &str, text: fn(MeanTimes, f64) -> String| {
+            column(heading, move |place, policy: &VariantSummary| {
+                let times = self.results.times.get(place).copied().flatten();
+                let rounds = policy.means.get("rounds").map(|rounds| rounds.mean);
+                times.zip(rounds).map_or("-".to_string(), |(times, rounds)| text(times, rounds))
+            })
         };
-        columns.push(time("s per run", |times| format!("{:.1}", times.seconds_per_run)));
-        columns.push(time("ms per choice", |times| {
+        columns.push(time("s per run", |times, rounds| {
+            format!("{:.1}", times.seconds_per_round * rounds)
+        }));
+        columns.push(time("ms per choice", |times, _| {
             format!("{:.3}", 1000.0 * times.seconds_per_choice)
         }));
         columns

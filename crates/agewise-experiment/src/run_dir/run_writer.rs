@@ -78,7 +78,7 @@ impl<'a> RunWriter<'a> {
             RoundTimes { round, checkpoint: self.since - begin, selection: run.selecting_time() };
         let policy = self.store.experiment().variant(id)?.name();
         let seed = self.store.experiment().seed(id.seed).0;
-        let written = self.timing.note(policy, seed, rounds, times);
+        let written = self.timing.note((id.variant, policy), seed, rounds, times);
         Ok(written.map_err(|error| dir.failed(TIMING, error))?)
     }
 

@@ -3,7 +3,7 @@
 
 use super::csv::quoted;
 use super::{RunDir, RunDirError, TIMING};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -21,44 +21,76 @@ pub(super) struct RoundTimes {
     pub(super) selection: Duration,
 }
 
-/// The file while it is written.
-pub(crate) struct Timing(Mutex<File>);
+/// The file while it is written, and what was measured by this process.
+pub(crate) struct Timing(Mutex<(File, Vec<Sums>)>);
+
+/// Rounds of a variant, and the seconds of all of them and of their choices.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    rounds: u64,
+    seconds: f64,
+    choices: f64,
+}
+
+impl Sums {
+    fn add(&mut self, seconds: f64, choice: f64) {
+        self.rounds += 1;
+        self.seconds += seconds;
+        self.choices += choice;
+    }
+
+    fn means(&self) -> Option<MeanTimes> {
+        let rounds = self.rounds as f64;
+        let (seconds_per_round, seconds_per_choice) =
+            (self.seconds / rounds, self.choices / rounds);
+        (self.rounds > 0).then_some(MeanTimes { seconds_per_round, seconds_per_choice })
+    }
+}
 
 impl Timing {
-    /// Opens the file of a directory, or begins it.
-    pub(crate) fn open(dir: &RunDir) -> Result<Self, RunDirError> {
+    /// Opens the file of a directory for so many variants, or begins it.
+    pub(crate) fn open(dir: &RunDir, variants: usize) -> Result<Self, RunDirError> {
         let known = dir.read(TIMING)?.is_some_and(|text| !text.is_empty());
         let mut file = dir.append(TIMING)?;
         if !known {
             writeln!(file, "{COLUMNS}").map_err(|error| dir.failed(TIMING, error))?;
         }
-        Ok(Self(Mutex::new(file)))
+        Ok(Self(Mutex::new((file, vec![Sums::default(); variants]))))
     }
 
-    /// Writes down the times of a round.
+    /// Writes down the times of a round of a variant, which has a place and a name.
     pub(super) fn note(
         &self,
-        policy: &str,
+        (place, name): (usize, &str),
         seed: u64,
         round: u64,
         times: RoundTimes,
     ) -> std::io::Result<()> {
-        let policy = quoted(policy);
+        let policy = quoted(name);
         let [whole, checkpoint, selection] =
             [times.round, times.checkpoint, times.selection].map(|time| time.as_secs_f64());
         // Most choices take microseconds.
         let line = format!("{policy},{seed},{round},{whole:.6},{checkpoint:.6},{selection:.9}\n");
         // A thread that panicked had written nothing or a line.
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(line.as_bytes())
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sums) = inner.1.get_mut(place) {
+            sums.add(whole, selection);
+        }
+        inner.0.write_all(line.as_bytes())
+    }
+
+    /// What this process measured of each variant.
+    pub(crate) fn means(&self) -> Vec<Option<MeanTimes>> {
+        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.1.iter().map(Sums::means).collect()
     }
 }
 
 /// What a variant took on this machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeanTimes {
-    /// Of a run, without its checkpoints.
-    pub seconds_per_run: f64,
+    /// Of a round, without its checkpoint.
+    pub seconds_per_round: f64,
     /// Of the choice of a cohort.
     pub seconds_per_choice: f64,
 }
@@ -67,7 +99,7 @@ pub struct MeanTimes {
 type Rounds<'a> = BTreeMap<(&'a str, &'a str), (f64, f64)>;
 
 /// For each variant its mean times, as far as they are known from the text of the file.
-pub fn mean_times<'a>(
+pub(crate) fn mean_times<'a>(
     text: &str,
     variants: impl Iterator<Item = &'a str>,
 ) -> Vec<Option<MeanTimes>> {
@@ -84,14 +116,12 @@ pub fn mean_times<'a>(
         }
     }
     let of = |variant: &str| {
+        let mut sums = Sums::default();
         let mine = rounds.get(quoted(variant).as_str())?;
-        let seeds: BTreeSet<&str> = mine.keys().map(|(seed, _)| *seed).collect();
-        let seconds: f64 = mine.values().map(|(seconds, _)| seconds).sum();
-        let choices: f64 = mine.values().map(|(_, selection)| selection).sum();
-        Some(MeanTimes {
-            seconds_per_run: seconds / seeds.len() as f64,
-            seconds_per_choice: choices / mine.len() as f64,
-        })
+        for &(seconds, choice) in mine.values() {
+            sums.add(seconds, choice);
+        }
+        sums.means()
     };
     variants.map(of).collect()
 }
@@ -101,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_are_over_runs_and_over_choices() {
+    fn means_are_over_rounds_and_over_choices() {
         let text = "policy,seed,round,seconds,checkpoint_seconds,selection_seconds\n\
                     random,0,1,1.0,9,0.5\n\
                     random,0,2,7.0,9,0.5\n\
@@ -112,9 +142,9 @@ mod tests {
         let found = mean_times(text, ["random", "clustered(by=2, x=1)", "phased"].into_iter());
         // Round 2 of seed 0 was played twice and counts as it was the last time; a line that was cut off is none.
         let random = found[0].unwrap();
-        assert!((random.seconds_per_run - 3.0).abs() < 1e-12);
+        assert!((random.seconds_per_round - 2.0).abs() < 1e-12);
         assert!((random.seconds_per_choice - 0.3).abs() < 1e-12);
-        let clustered = MeanTimes { seconds_per_run: 4.0, seconds_per_choice: 0.001 };
+        let clustered = MeanTimes { seconds_per_round: 4.0, seconds_per_choice: 0.001 };
         assert_eq!(&found[1..], [Some(clustered), None]);
         assert_eq!(mean_times("", ["random"].into_iter()), [None]);
     }
