@@ -302,7 +302,7 @@ impl FetchProgress {
 
     fn line(&self, text: &str) {
         if self.lines {
-            // Nobody listens; the download matters more.
+            // If nothing can be printed, the download matters more.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
     }

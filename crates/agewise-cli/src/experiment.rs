@@ -228,7 +228,7 @@ fn warn_of_altered_data(name: &str, folders: &[PathBuf]) {
     for (path, verdict) in files.into_iter().flatten() {
         if let Integrity::Wrong { found, expected } = verdict {
             let path = path.display();
-            // If even standard error is closed there is nobody left to warn.
+            // If standard error is closed too, there is nowhere left to write.
             let _ = writeln!(
                 std::io::stderr(),
                 "caution: {path}: SHA-256 {found} is not that of the published {name}, {expected}: `agewise data fetch \

@@ -158,7 +158,7 @@ pub fn main() -> ExitCode {
 }
 
 fn complain(message: &str) {
-    // If even standard error is closed there is nobody left to tell.
+    // If standard error is closed too, there is nowhere left to write.
     let _ = writeln!(io::stderr(), "error: {message}");
 }
 

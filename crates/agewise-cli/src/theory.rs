@@ -66,7 +66,7 @@ pub(crate) struct TheoryArgs {
     #[arg(long, value_name = "uniform|data-size|draw-count|unbiased")]
     weighting: Option<String>,
 
-    /// What happens if nobody takes part
+    /// What happens if no client takes part
     #[arg(long, value_enum, default_value = "force-one")]
     empty_cohort: EmptyCohortArg,
 
@@ -213,7 +213,7 @@ fn explanation(policy: &PolicyReport, target: f64) -> String {
     }
     if theory.empty_probability > 1e-6 {
         let chance = number(theory.empty_probability);
-        let _ = write!(text, " Nobody takes part with probability {chance}.");
+        let _ = write!(text, " A round is empty with probability {chance}.");
     }
     text
 }

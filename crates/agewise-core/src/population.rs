@@ -38,7 +38,7 @@ pub struct Population {
 }
 
 impl Population {
-    /// The clients of a setting, of these ages. Nobody has reported anything, and nobody has left.
+    /// The clients of a setting, of these ages. No client has reported or left.
     pub fn new(setting: Setting, ages: Ages) -> Result<Self> {
         check_length("ages", ages.clients() as usize, setting.clients())?;
         let (reports, left) = (Reports::default(), Vec::new());
@@ -158,7 +158,7 @@ impl Population {
         Ok(())
     }
 
-    /// Keeps what clients said about themselves without ending the round: nobody is credited.
+    /// Keeps what clients said about themselves without ending the round: no client is credited.
     ///
     /// An unknown client and a figure that is not finite are errors; nothing is kept then.
     pub fn observe(&mut self, said: &[Report<'_>]) -> Result<()> {

@@ -173,7 +173,7 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// The client that has to take part if nobody wants to: a random one of those that are available.
+    /// The client that has to take part if no client takes part: a random one of those that are available.
     pub fn forced_client(&self) -> Option<u32> {
         let draws = self.draws(Stream::FORCED);
         self.available().min_by_key(|&client| draws.of(u64::from(client)))

@@ -31,7 +31,7 @@ pub struct Cohort {
     pub draws: Vec<u32>,
     /// The weight of each of them. They add up to 1, except with [`Weighting::Unbiased`].
     pub weights: Vec<f64>,
-    /// Whether nobody had been selected, and one client was forced.
+    /// Whether no client had been selected, and one was forced.
     pub forced: bool,
 }
 
@@ -169,7 +169,7 @@ impl Selector {
         Ok(self.policy.probes(&self.view(availability)?))
     }
 
-    /// Keeps what clients said about themselves without ending the round: nobody is credited.
+    /// Keeps what clients said about themselves without ending the round: no client is credited.
     ///
     /// Before the first round of a stationary start, ages can follow from it ([`Policy::initial_ages_from_probes`]).
     ///

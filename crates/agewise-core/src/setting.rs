@@ -6,7 +6,7 @@ use crate::sizes::{Sizes, check_clients};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What happens in a round in which nobody takes part.
+/// What happens in a round in which no client takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EmptyCohort {

@@ -17,7 +17,7 @@ pub enum Weighting {
     Uniform,
     /// d_i over the sum of d in the cohort.
     DataSize,
-    /// The number of times the client was drawn, over the number of draws. Where nobody can be drawn
+    /// The number of times the client was drawn, over the number of draws. Where no client can be drawn
     /// twice this is the same as uniform.
     DrawCount,
     /// q_i over the probability that the client is in a cohort (Horvitz-Thompson), so that the

@@ -35,8 +35,8 @@ use std::path::{Path, PathBuf};
 
 /// The file from which a run can be run again.
 pub const CONFIG: &str = "config.toml";
-/// The file that is locked by whoever works in the directory. It is never replaced or removed: a lock on a file that has
-/// lost its name would keep nobody away.
+/// The file that is locked by the process that works in the directory. It is never replaced or removed: a lock on a file that has
+/// lost its name would exclude no other process.
 pub const LOCK: &str = "lock";
 /// The figures over all runs.
 pub const SUMMARY: &str = "summary.json";
@@ -180,7 +180,7 @@ impl RunDir {
         DERIVED.iter().chain(&PLAYED).try_for_each(|name| self.remove(name))
     }
 
-    /// Refuses what is called like a part of a run and is not in the directory of one: it belongs to someone else.
+    /// Refuses what is called like a part of a run and is not in the directory of one: it is not ours.
     fn check_foreign(&self) -> Result<()> {
         if self.0.join(CONFIG).is_file() {
             return Ok(());

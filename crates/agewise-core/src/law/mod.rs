@@ -17,7 +17,7 @@ pub use steady_state::StationaryAge;
 use crate::error::{Error, Result};
 use crate::random::{Chance, Draw};
 
-/// The largest `max_age` that is accepted: a longer vector helps nobody and costs memory.
+/// The largest `max_age` that is accepted: a longer vector is of no use and costs memory.
 pub const LARGEST_MAX_AGE: u32 = 1_000_000;
 
 /// The smallest last probability: below it a client that gets there might as well have left.

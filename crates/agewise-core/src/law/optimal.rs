@@ -19,7 +19,7 @@ impl AgeLaw {
         Ok(Self { max_age, ..Self::unsaturated(interval) })
     }
 
-    /// The optimal law that never saturates: nobody waits longer than ceil(n/m) rounds.
+    /// The optimal law that never saturates: no client waits longer than ceil(n/m) rounds.
     ///
     /// The interval is a checked one, at most the number of clients, so its parts fit.
     pub(crate) fn unsaturated(interval: f64) -> Self {

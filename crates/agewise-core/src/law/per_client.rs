@@ -100,7 +100,7 @@ pub(crate) fn check_rate(client: usize, rate: f64) -> Result<()> {
 
 /// Target rates in proportion to `weights`, none above 1, that add up to `cohort`.
 ///
-/// Who would get more than 1 gets 1, and the others share what is left, until nobody is above.
+/// A client that would get more than 1 gets 1, and the others share what is left, until none is above.
 pub fn proportional_rates(weights: &[f64], cohort: f64) -> Result<Vec<f64>> {
     for (client, &weight) in weights.iter().enumerate() {
         if !(weight.is_finite() && weight > 0.0) {

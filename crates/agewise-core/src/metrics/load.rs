@@ -35,7 +35,7 @@ impl Load {
     }
 
     /// Jain's index: 1 if all clients took part equally often, 1/n if one did everything; NaN while
-    /// nobody took part.
+    /// no client took part.
     pub fn jain(&self) -> f64 {
         let sum = self.sum as f64;
         sum * sum / (self.clients as f64 * self.sum_of_squares as f64)

@@ -64,7 +64,7 @@ impl Meetings {
     }
 
     /// The standard deviation of the number of shared rounds over pairs, relative to its mean: near 0
-    /// if everyone meets everyone equally often; NaN if nobody met.
+    /// if all pairs of clients meet equally often; NaN if no pair met.
     pub fn relative_spread(&self) -> f64 {
         let pairs = self.shared.len() as f64;
         let mean = self.shared.iter().map(|&count| f64::from(count)).sum::<f64>() / pairs;

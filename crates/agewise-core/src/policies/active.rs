@@ -5,12 +5,12 @@
 //! sqrt(n_k) times their mean; it stays as it is until the client trains again. Reports should bring the mean loss of all
 //! samples under the model that was sent out (that of the batches met while training, or of the last one, is something
 //! else, and lower). Before the first round everyone is asked for it. (`whole=0`: what is met while training has to do, as
-//! in a deployment, and nobody is asked.) In a round
+//! in a deployment, without probes.) In a round
 //! the alpha1 n smallest valuations become minus infinity; (1 - alpha3) m clients are drawn without replacement
 //! with probability proportional to exp(alpha2 v_k); alpha3 m are drawn uniformly from the others.
 //!
 //! The paper leaves open:
-//! - Who has no valuation, where nobody answers: such a client has the highest valuation that is known, and while none is
+//! - A client without a valuation, because it was not probed: it has the highest valuation that is known, and while none is
 //!   known all are alike. So everyone is tried soon.
 //! - Equal valuations at the cut: by draw.
 //! - Fractions: alpha1 n is rounded down, and alpha3 m at random with the right mean, because one tenth of five
@@ -112,7 +112,7 @@ impl Policy for Active {
         into_picks(chosen.into_iter().chain(rest))
     }
 
-    /// Nobody knows it, because it depends on the losses: as if all were alike.
+    /// It depends on the losses and has no closed form; all clients count as equally likely.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         uniform_inclusion(round, clients)
     }

@@ -12,7 +12,7 @@
 //!
 //! What the paper leaves open, and what is ours:
 //! - Clients without a sketch. In the paper everyone sends an update first; so everyone is asked before the first
-//!   round for that of a whole round's work (`probe=0`: nobody is). Where nobody answers, nobody can stand for a client that was
+//!   round for that of a whole round's work (`probe=0`: none is). Without answers, no client can stand for one that was
 //!   never heard, so those come first, in random order; the greedy choice has the places that they leave.
 //! - Who is away is not chosen, but is still stood for.
 //! - The weights are uniform. (The bound of the paper would weigh a member by the number of clients it stands for; the
@@ -124,7 +124,7 @@ impl Policy for DivFl {
         Probe::all(ProbeKind::UpdateRound, unknown_at_the_start(round))
     }
 
-    /// Nobody knows it, because it depends on the updates: as if all were alike.
+    /// It depends on the updates and has no closed form; all clients count as equally likely.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         uniform_inclusion(round, clients)
     }

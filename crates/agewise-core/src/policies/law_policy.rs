@@ -60,7 +60,7 @@ impl LawPolicy {
                 let rate = |client| self.laws.of(client).rate();
                 let inclusion = |client| rate(client) + self.forced;
                 let empty = empty_probability(&self.laws, setting);
-                // Given that someone is there, each client is with a probability a little higher.
+                // Given a cohort that is not empty, the probability of each client is a little higher.
                 let given = |client: u32| rate(client) / (1.0 - empty);
                 let given_nonempty = sum_over_clients(setting, |client| {
                     let weight = setting.sizes().share(client) / inclusion(client);

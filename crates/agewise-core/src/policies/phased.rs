@@ -1,4 +1,4 @@
-//! `phased`: every client has a rhythm of its own and takes part when it is due; nobody sees the ages.
+//! `phased`: every client has a rhythm of its own and takes part when it is due; ages are not revealed.
 //!
 //! A client with phase phi is due in round t iff floor((t+1) r + phi) > floor(t r + phi), so X is one of the
 //! two whole numbers around n/m. With phases by join order from the golden ratio sequence the cohort stays
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "phased",
-    summary: "each client keeps a rhythm of its own: nobody sees ages, cohorts stay near m.",
+    summary: "each client keeps a rhythm of its own: ages stay private, cohorts stay near m.",
     options: &[("reshuffle", "the share of clients that swap phases in n/m rounds, from 0 to 1")],
     needs_options: false,
     weighting: Weighting::Uniform,
@@ -64,7 +64,7 @@ struct Phased {
     /// The rounds after which phases may be swapped.
     cycle: u64,
     /// The places of all clients in the cycle of this number, so that a round need not replay the
-    /// swaps of all cycles before it. Empty while nobody swaps.
+    /// swaps of all cycles before it. Empty while there are no swaps.
     places: (u64, Vec<Place>),
 }
 

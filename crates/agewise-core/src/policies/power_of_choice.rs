@@ -3,12 +3,12 @@
 //! pi_pow-d).
 //!
 //! Candidates are drawn without replacement, each draw in proportion to the data sizes of those that are left. They are
-//! what [`Policy::probes`] names, so that they can say their loss under the present model. Where nobody asks them, the
+//! what [`Policy::probes`] names, so that they can say their loss under the present model. Where they are not probed, the
 //! losses are those of the last reports: the paper's variant rpow-d. As there, a client of whom no loss is known counts
 //! as infinitely high, so it is taken before all others. Ties are broken at random.
 //!
 //! The paper leaves open: who is away (candidates are drawn from the available ones, all of them if there are
-//! fewer than d), and clients without data (they are candidates only when nobody else is left).
+//! fewer than d), and clients without data (they are candidates only when no others are left).
 
 use super::sampling::{
     first_by, into_picks, streams::BY_WEIGHT, successive, unknown_ages, whole_option,
@@ -75,7 +75,7 @@ impl Policy for PowerOfChoice {
         Probe::all(ProbeKind::Loss, candidates)
     }
 
-    /// Nobody knows it, because it depends on the losses: as if all were alike.
+    /// It depends on the losses and has no closed form; all clients count as equally likely.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         uniform_inclusion(round, clients)
     }

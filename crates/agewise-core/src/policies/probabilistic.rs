@@ -65,7 +65,7 @@ impl Policy for Probabilistic {
         let sizes = round.sizes();
         let total: f64 = round.available().map(|client| sizes.of(client)).sum();
         if total == 0.0 {
-            // Nobody here has data, so nobody is drawn: whoever is forced was as likely as the others.
+            // No available client has data, so none is drawn: a forced one was as likely as the others.
             return vec![1.0 / round.available().count() as f64; clients.len()];
         }
         let drawn = |&client: &u32| inclusion(sizes.of(client) / total, round.setting().cohort());

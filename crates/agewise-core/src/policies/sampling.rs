@@ -85,7 +85,7 @@ pub(super) fn into_picks(clients: impl IntoIterator<Item = u32>) -> Vec<Pick> {
     picks
 }
 
-/// Before the first round, the clients of whom there is no sketch; nobody later.
+/// Before the first round, the clients without a sketch; none later.
 pub(super) fn unknown_at_the_start(round: &Round<'_>) -> Vec<u32> {
     if round.number() > 0 {
         return Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn memoryless_ages(setting: &Setting, seed: Seed) -> Vec<u64> {
     (0..setting.clients()).map(|client| ages.draw(draws.of(u64::from(client)))).collect()
 }
 
-/// The first ages of a policy whose steady state depends on training: nobody has waited before the first round.
+/// The first ages of a policy whose steady state depends on training: no client has waited before the first round.
 pub(super) fn unknown_ages(setting: &Setting) -> Vec<u64> {
     vec![0; setting.clients() as usize]
 }

@@ -8,7 +8,7 @@ use crate::law::AgeLaw;
 ///
 /// Exact: clients with the same first age and the same law take part with the same probability, each
 /// on its own, so the number of them is binomial in every round. It describes the law alone; a client
-/// forced into an empty cohort (rounds in which nobody can be due) moves the later rounds by one client.
+/// forced into an empty cohort (rounds in which no client can be due) moves the later rounds by one client.
 pub fn from_cold_start(law: &AgeLaw, clients: u32) -> impl Iterator<Item = Binomial> {
     participation_from_cold_start(law).map(move |p| Binomial::new(clients, p.min(1.0)))
 }

@@ -20,7 +20,7 @@ pub struct IndependentSigma {
 
 /// Theorem 5: n clients, one rate, equal weights.
 ///
-/// If nobody takes part, a forced client gets weight 1 ([`EmptyCohort::ForceOne`]), or all weights
+/// If no client takes part, a forced client gets weight 1 ([`EmptyCohort::ForceOne`]), or all weights
 /// are 0 ([`EmptyCohort::Skip`], for which a client's mean weight is below 1/n).
 pub fn sigma(clients: u32, rate: f64, rule: EmptyCohort) -> IndependentSigma {
     let cohort = super::Binomial::new(clients, rate);

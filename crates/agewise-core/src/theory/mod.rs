@@ -57,7 +57,7 @@ pub struct PolicyTheory {
     pub cohort_mean: f64,
     /// The standard deviation of that number.
     pub cohort_sd: f64,
-    /// The probability that nobody takes part, before the rule for an empty cohort is applied.
+    /// The probability that no client takes part, before the rule for an empty cohort is applied.
     pub empty_probability: f64,
     /// sqrt(Var Y)/T for windows of T rounds, Y being a client's selections in the window.
     pub window_sd: BTreeMap<u32, f64>,

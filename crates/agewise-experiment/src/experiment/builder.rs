@@ -43,7 +43,7 @@ impl ExperimentBuilder {
         self.shared_task(Arc::new(task))
     }
 
-    /// Trains this, which someone else holds too.
+    /// Trains this task, which is shared with the caller.
     #[must_use]
     pub fn shared_task(self, task: Arc<dyn Task>) -> Self {
         Self { task: Some(task), ..self }

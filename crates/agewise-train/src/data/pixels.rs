@@ -74,7 +74,7 @@ impl PixelNormalization {
         }
     }
 
-    /// The table in which a byte b of a channel is (b / 255 - shift) / divisor: as someone else has found it in images that
+    /// The table in which a byte b of a channel is (b / 255 - shift) / divisor: as it was found elsewhere in images that
     /// are not here.
     pub fn from_scalings(scalings: &[(f64, f64)]) -> Result<Self> {
         for &(shift, divisor) in scalings {

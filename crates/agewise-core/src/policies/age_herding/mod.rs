@@ -4,7 +4,7 @@
 //! (sketch - mean of all sketches) is near zero: its mean update is then near that of everyone, although only m were
 //! asked. It is herding (Welling, 2009) under a constraint of age, in two forms:
 //!
-//! - With `ahead` rounds of 2 or more (the default: the n/m rounds in which everybody has a turn) the cohorts of the next
+//! - With `ahead` rounds of 2 or more (the default: the n/m rounds in which every client has a turn) the cohorts of the next
 //!   rounds are planned together from the oldest clients, balanced cohorts against punctual ones (`timetable`); the
 //!   first of them is taken, and the rest is planned again in the next round with what was learnt until then.
 //! - With `ahead=1` the candidates are the ceil(slack m) oldest clients; the oldest is taken first, then again and again
@@ -19,7 +19,7 @@
 //! model, before the first round. With the answers the whole first timetable is planned; its steady state, which a
 //! stationary start is to begin with, is a balanced timetable.
 //!
-//! The bound: nobody waits longer than `bound` rounds. Of the clients who must be taken within the next k rounds, at most
+//! The bound: no client waits longer than `bound` rounds. Of the clients who must be taken within the next k rounds, at most
 //! (k - 1) m can be left to the rounds after this one; the others are taken now, the oldest first, whatever k it is that
 //! demands most. As long as everyone is available this keeps the bound for ever: it is the earliest deadline first, and
 //! `bound` >= n/m makes the first deadlines feasible.
@@ -119,7 +119,7 @@ impl AgeHerding {
             |option: &str, usual| Ok(whole_option(spec, option, 0, 1)?.unwrap_or(usual) == 1);
         Ok(Self {
             spec: spec.clone(),
-            // There is nothing to plan beyond everybody's turn.
+            // There is nothing to plan beyond one turn of every client.
             ahead: f64::from(ahead).min(least) as usize,
             punctual: number_option(spec, "punctual", 0.1, 0.0, 1e6)?,
             slack: number_option(spec, "slack", 2.0, 1.0, 1e9)?,
@@ -146,7 +146,7 @@ impl AgeHerding {
         if self.by_size { round.sizes().of(client) } else { 1.0 }
     }
 
-    /// How many of the oldest have to be taken now, so that nobody will have to wait longer than the bound.
+    /// How many of the oldest have to be taken now, so that no client will wait longer than the bound.
     fn due(&self, round: &Round<'_>) -> usize {
         let (m, n) = (u64::from(round.setting().cohort()), u64::from(round.setting().clients()));
         // How many can wait for 0, 1, 2, ... more rounds; from n/m on nothing follows for this one.
@@ -253,7 +253,7 @@ impl Policy for AgeHerding {
         }
     }
 
-    /// Nobody knows it, because it depends on the updates; as everyone has a turn in about n/m rounds, all are alike.
+    /// It depends on the updates; as every client has a turn in about n/m rounds, all count as equally likely.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         uniform_inclusion(round, clients)
     }
@@ -274,7 +274,7 @@ impl Policy for AgeHerding {
         order.sort_by_key(|&client| Reverse(ages[client as usize]));
         let mean = Centred::mean(round, |client| self.weight(round, client));
         for block in order.chunks_mut(self.ahead * m) {
-            // Nobody is early or late before the first round.
+            // No client is early or late before the first round.
             let rounds = self.planned(round, block, 0, &mean, |_| 0.0);
             let mut planned: Vec<(usize, u32)> = rounds.into_iter().zip(block.to_vec()).collect();
             planned.sort_by_key(|&(round, _)| round);

@@ -130,7 +130,7 @@ impl Timetable {
         let (count, fixed) = (self.groups.len(), self.fixed);
         let here = self.groups[one];
         let products = &self.products[one * count..][..count];
-        // What depends on the other's round only. Whoever is in the same one has nothing to offer.
+        // What depends on the other's round only. A client in the same round has nothing to offer.
         for (round, cost) in self.by_round.iter_mut().enumerate() {
             *cost = self.with_sums[round * count + one] - self.with_own[one] + products[one];
         }

@@ -28,7 +28,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// The units of clients with these sizes; nothing where nobody has data.
+    /// The units of clients with these sizes; nothing where no client has data.
     pub(super) fn new(sizes: &[(u32, f64)], draws: u32) -> Option<Self> {
         let total: f64 = sizes.iter().map(|(_, size)| size).sum();
         if total <= 0.0 {

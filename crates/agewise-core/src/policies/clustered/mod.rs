@@ -21,7 +21,7 @@
 //! - More than 500 clients: that many, drawn at random in each round, make the tree, and all others join
 //!   the most similar of them.
 //!
-//! Who is away has no share; where nobody who is available has data, nobody is drawn.
+//! An unavailable client has no share; where no available client has data, none is drawn.
 
 mod allocation;
 mod groups;
@@ -52,7 +52,7 @@ struct Clustered {
 }
 
 impl Clustered {
-    /// Nothing where nobody has data.
+    /// Nothing where no client has data.
     fn distributions(&self, round: &Round<'_>) -> Option<Distributions> {
         let sizes = round.sizes();
         let available: Vec<(u32, f64)> =
@@ -91,7 +91,7 @@ impl Policy for Clustered {
     /// One minus the probability that no distribution draws the client.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         let Some(distributions) = self.distributions(round) else {
-            // Nobody is drawn: whoever is forced was as likely as the others.
+            // No client is drawn: a forced one was as likely as the others.
             return vec![1.0 / round.available().count().max(1) as f64; clients.len()];
         };
         // As logarithms, so that a very small client has a very small chance and not none.

@@ -14,10 +14,10 @@
 //! - The scale. The bonus of up to about 1 is nothing beside 600 samples times their loss. Utilities are
 //!   brought to the range from 0, just below the lowest, to 1, where they are clipped. (In the authors' program 1 is the
 //!   highest before clipping, which one outlier can make as large as it likes.)
-//! - T starts at delta, as in Algorithm 1, and delta is a time in seconds that somebody has to know. If not given it is the
-//!   median duration of the first round that reports any; without durations nobody is slow.
+//! - T starts at delta, as in Algorithm 1, and delta is a time in seconds that has to be given. If not given it is the
+//!   median duration of the first round that reports any; without durations no client is slow.
 //! - The pacer of the authors' program also lets T fall, and takes nearly equal utilities for a fall; ours does neither.
-//! - New clients are explored by speed; nobody knows the speed of who never took part, so they are drawn uniformly.
+//! - New clients are explored by speed; the speed of a client that never took part is unknown, so they are drawn uniformly.
 //!   Who has reported no loss was never tried.
 //! - Fractions of a place are rounded at random with the right mean. Places that cannot be filled from one
 //!   side are filled from the other.
@@ -166,7 +166,7 @@ impl Policy for Oort {
         into_picks(members.into_iter().chain(others))
     }
 
-    /// Nobody knows it, because it depends on the losses: as if all were alike.
+    /// It depends on the losses and has no closed form; all clients count as equally likely.
     fn inclusion(&self, round: &Round<'_>, clients: &[u32]) -> Vec<f64> {
         uniform_inclusion(round, clients)
     }
