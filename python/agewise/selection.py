@@ -140,9 +140,9 @@ class Participation:
     #: sqrt(Var Y)/T for windows of T rounds; Y is the number of participations of a client.
     window_sd: dict[int, float]
     #: The share of pairs of clients that never shared a round.
-    never_met: float
+    never_together: float
     #: The relative standard deviation, over pairs of clients, of the number of shared rounds.
-    meeting_spread: float
+    co_participation_spread: float
 
 
 #: A kind of probe: the loss of all samples of a client, or a sketch of what one step or a whole

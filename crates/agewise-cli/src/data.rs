@@ -335,7 +335,7 @@ fn complete_sets(
 fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
     if let Some(folder) = args.place.data_dir.as_deref().filter(|folder| !folder.is_dir()) {
         let value = folder.display();
-        return Err(agewise_core::Error::new("data-dir", value, "a folder that is there").into());
+        return Err(agewise_core::Error::new("data-dir", value, "an existing folder").into());
     }
     let mut wrong = Vec::new();
     let folders = folders(args.place.data_dir.as_deref());

@@ -11,14 +11,13 @@
 //! In a steady state the sum is x k, so the only fixed point is k = m: also where clients are offline or drop
 //! out when they are due, which makes them come back every x + d rounds.
 //!
-//! Two things keep it calm. Cohorts that are uneven come back uneven after one interval; the sum runs over x and
-//! not over x + d rounds, so it sees a little of that wave and, followed at once, would feed it until all
-//! clients act in bursts. What the wave gains in an interval is 2 pi d g/x for a step of g times the error, and
-//! what it loses by the spread of X is (2 pi)^2 Var\[X\]/(2 x^2): so the step is at most [`STEP`]/x. And a
-//! population that grows would then be followed with a lag; so the growth itself is followed too (a level and
-//! its trend), after which there is no lag.
+//! Two rules damp it. First, the step is small: an oscillation of the cohort size returns after one interval, and
+//! the sum, which runs over x and not over x + d rounds, responds to it. In an interval the oscillation grows by
+//! 2 pi d g/x for a step of g times the error, and decays by (2 pi)^2 Var\[X\]/(2 x^2) because X varies, so the
+//! step is at most [`STEP`]/x. Second, a trend is estimated beside the level, so that a growing population is
+//! followed without a lag.
 //!
-//! `crates/agewise-experiment/tests/calibration.rs` shows it stable with clients that are offline, drop out, join and
+//! `crates/agewise-experiment/tests/experiment/calibration.rs` shows it stable with clients that are offline, drop out, join and
 //! leave; a population that grows by much of itself within one interval is followed too late.
 
 use crate::error::{Error, Result};

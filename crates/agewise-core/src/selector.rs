@@ -132,7 +132,7 @@ impl Selector {
     /// from the present ages under `redraws` other seeds: the expectation of Definition 1 for a fixed history.
     ///
     /// The error of a mean falls with the root of `redraws`. The selector stays as it was, as long as its policy
-    /// keeps nothing that depends on the seed; those of the house do not.
+    /// keeps nothing that depends on the seed; built-in ones do not.
     pub fn expected_weights(
         &mut self,
         availability: Availability<'_>,

@@ -1,22 +1,21 @@
-//! What hears of an experiment while it is played.
+//! Observers of a running experiment.
 
 use crate::log::RoundLog;
 use crate::record::RunId;
 
-/// Hears of an experiment while it is played, from several threads at once. Each method does nothing unless it is
-/// written.
+/// Observes a running experiment; its methods are called from several threads at once and do nothing by default.
 pub trait Callbacks: Sync {
-    /// A run begins, or goes on behind so many rounds; with a task `logs` are theirs.
+    /// A run begins, or resumes after this many rounds; with a task `logs` holds them.
     fn on_begin(&self, _id: RunId, _rounds: u64, _logs: &[RoundLog]) {}
 
-    /// So many more rounds were played; with a task it is one, and `logs` ends with it.
+    /// This many more rounds are complete; with a task it is one, and `logs` ends with it.
     fn on_rounds(&self, _id: RunId, _rounds: u64, _logs: &[RoundLog]) {}
 
-    /// A run is at its end.
+    /// A run is complete.
     fn on_end(&self, _id: RunId) {}
 }
 
-/// Hears nothing.
+/// Ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCallbacks;
 

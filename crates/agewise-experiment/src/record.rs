@@ -83,10 +83,10 @@ pub struct LoadRecord {
     pub ages: Vec<(u64, Vec<(u64, u64)>)>,
     /// The share of pairs of clients that never shared a round, where it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub never_met: Option<f64>,
+    pub never_together: Option<f64>,
     /// The relative spread over pairs of the number of shared rounds, where it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub meeting_spread: Option<f64>,
+    pub co_participation_spread: Option<f64>,
 }
 
 /// What came of training.

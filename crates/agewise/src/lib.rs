@@ -3,8 +3,8 @@
 //! Age of Information is the number of rounds since a client was last credited. Policies that follow it
 //! load clients evenly; this crate selects with them, compares them by training, and says what differs.
 //!
-//! This is the facade: [`prelude`] has the names that most programs need, and each room of the house is a
-//! module. `docs/extending.md` has complete programs.
+//! This is the facade: [`prelude`] has the names that most programs need, and each crate is re-exported as
+//! a module. `docs/extending.md` has complete programs.
 //!
 //! - [`selection`][]: populations, policies, theory, participation metrics.
 //! - [`train`][]: data, models, tasks, local training, aggregation.

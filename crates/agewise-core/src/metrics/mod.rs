@@ -11,22 +11,22 @@
 //! | Sigma and the covariance of the weights | [`WeightMoments`] |
 //! | cohort size | [`CohortSizes`] |
 //! | Jain's index, never selected | [`Load`] |
-//! | how often two clients share a round | [`Meetings`] |
+//! | how often two clients share a round | [`CoParticipation`] |
 
+mod co_participation;
 mod cohort_sizes;
 mod fixed_sum;
 mod intervals;
 mod load;
-mod meetings;
 mod participation;
 mod weight_moments;
 mod windows;
 
+pub use co_participation::CoParticipation;
 pub use cohort_sizes::CohortSizes;
 pub use fixed_sum::FixedSum;
 pub use intervals::Intervals;
 pub use load::Load;
-pub use meetings::Meetings;
 pub use participation::{Participation, ParticipationSummary};
 pub use weight_moments::{MeanWeights, WeightMoments};
 pub use windows::{WindowTally, Windows};

@@ -1,6 +1,6 @@
 //! All metrics of one run.
 
-use super::{CohortSizes, Intervals, Load, Meetings, WeightMoments, Windows};
+use super::{CoParticipation, CohortSizes, Intervals, Load, WeightMoments, Windows};
 use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::selector::Cohort;
@@ -20,7 +20,7 @@ pub struct Participation {
     weights: WeightMoments,
     /// Sums of the total weight of a round and of its square, for the covariance.
     total_weight: (f64, f64),
-    meetings: Meetings,
+    co_participation: CoParticipation,
     selections: Vec<u32>,
     weight_sums: Vec<f64>,
 }
@@ -57,9 +57,9 @@ pub struct ParticipationSummary {
     /// sqrt(Var Y)/T for each T.
     pub window_sd: BTreeMap<u32, f64>,
     /// Share of pairs of clients that never shared a round.
-    pub never_met: f64,
+    pub never_together: f64,
     /// Relative spread over pairs of the number of shared rounds.
-    pub meeting_spread: f64,
+    pub co_participation_spread: f64,
 }
 
 impl Participation {
@@ -72,7 +72,7 @@ impl Participation {
             windows: Windows::new(clients, window_lengths),
             weights: WeightMoments::new(u64::from(clients)),
             total_weight: (0.0, 0.0),
-            meetings: Meetings::new(clients),
+            co_participation: CoParticipation::new(clients),
             selections: vec![0; clients as usize],
             weight_sums: vec![0.0; clients as usize],
         }
@@ -84,7 +84,7 @@ impl Participation {
             && stored.weight_sums.len() == self.weight_sums.len()
             && stored.weights.clients() == self.weights.clients()
             && stored.windows.is_alike(&self.windows)
-            && stored.meetings.is_alike(&self.meetings);
+            && stored.co_participation.is_alike(&self.co_participation);
         if !fits {
             let value = format!("metrics of {} clients", stored.selections.len());
             let expected = format!("those of {} clients, complete", self.selections.len());
@@ -109,7 +109,7 @@ impl Participation {
         self.total_weight.0 += total;
         self.total_weight.1 += total * total;
         self.cohort_sizes.record(cohort.clients.len() as u64);
-        self.meetings.record(&cohort.clients);
+        self.co_participation.record(&cohort.clients);
         self.windows.end_round(round);
         self.rounds += 1;
     }
@@ -153,8 +153,8 @@ impl Participation {
             never_selected: load.never_selected(),
             longest_wait: self.intervals.longest().max(ages.iter().max().unwrap_or(0)),
             window_sd: self.windows.normalised_sd(),
-            never_met: self.meetings.never_met(),
-            meeting_spread: self.meetings.relative_spread(),
+            never_together: self.co_participation.never_together(),
+            co_participation_spread: self.co_participation.relative_spread(),
         }
     }
 }

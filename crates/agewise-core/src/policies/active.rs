@@ -15,7 +15,7 @@
 //! - Equal valuations at the cut: by draw.
 //! - Fractions: alpha1 n is rounded down, and alpha3 m at random with the right mean, because one tenth of five
 //!   rounded down would never give those below the cut another chance.
-//! - Who is away: n is the number of available clients.
+//! - An unavailable client: n is the number of available clients.
 
 use super::sampling::{
     into_picks, number_option, round_at_random,
@@ -33,7 +33,7 @@ const LARGEST_ALPHA2: f64 = 1e6;
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "active",
-    summary: "clients drawn by sqrt(size) times last loss, some uniformly: trains where it hurts.",
+    summary: "clients drawn by sqrt(size) times last loss, some uniformly: favours clients with a high loss.",
     options: &[
         ("alpha1", "the share of clients with the lowest valuations that are left out; 0.75"),
         ("alpha2", "how steeply the chance of a client grows with its valuation; 0.01"),

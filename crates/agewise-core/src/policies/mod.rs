@@ -10,7 +10,6 @@ mod active;
 mod age_herding;
 mod clustered;
 mod divfl;
-mod hierarchical;
 mod law_policy;
 mod markov_custom;
 mod markov_linear;
@@ -27,6 +26,7 @@ mod simd;
 #[cfg(test)]
 mod test_support;
 mod vectors;
+mod ward;
 
 /// Every policy, in the order in which they are listed.
 pub const POLICIES: &[PolicyEntry] = &[

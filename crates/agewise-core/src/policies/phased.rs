@@ -3,7 +3,7 @@
 //! A client with phase phi is due in round t iff floor((t+1) r + phi) > floor(t r + phi), so X is one of the
 //! two whole numbers around n/m. With phases by join order from the golden ratio sequence the cohort stays
 //! within one or two of m. Decentralised, and nearly both minima at once. The price: the same neighbours
-//! meet again and again ([`crate::metrics::Meetings`] measures it), unless phases are slowly reshuffled.
+//! meet again and again ([`crate::metrics::CoParticipation`] measures it), unless phases are slowly reshuffled.
 //!
 //! A client that misses its turn (offline, or its report was lost) stays due until it is credited, because
 //! the rule looks at all rounds since its age began and not only at the present one.
@@ -18,9 +18,9 @@ use crate::policy::{LocalRule, Policy, PolicyEntry};
 use crate::random::{Chance, Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::{EmptyCohort, Setting};
+use crate::theory::periodic::{self, phase, position};
 use crate::theory::replay::{MOST_DECISIONS, replay};
-use crate::theory::rhythm::{self, phase, position};
-use crate::theory::windows::{rhythm_window_sd, rhythms_window_sd};
+use crate::theory::windows::{mixed_periodic_window_sd, periodic_window_sd};
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, unbiased_sigma};
 use crate::weighting::Weighting;
 use std::collections::BTreeMap;
@@ -76,8 +76,8 @@ impl Phased {
             common_rate: setting.common_rate(),
             // n/m is a fraction and gives an exact step.
             common_step: match setting.own_interval() {
-                None => rhythm::step(setting.cohort(), setting.clients()),
-                Some(interval) => rhythm::step_of_rate(1.0 / interval),
+                None => periodic::step(setting.cohort(), setting.clients()),
+                Some(interval) => periodic::step_of_rate(1.0 / interval),
             },
             share: reshuffle,
             reshuffle: Chance::new(reshuffle),
@@ -90,7 +90,7 @@ impl Phased {
     fn step(&self, client: u32) -> u128 {
         match &self.rates {
             None => self.common_step,
-            Some(rates) => rhythm::step_of_rate(rates[client as usize]),
+            Some(rates) => periodic::step_of_rate(rates[client as usize]),
         }
     }
 
@@ -167,7 +167,7 @@ impl Phased {
         let fraction = setting.rates().is_none() && setting.own_interval().is_none();
         let clients = u64::from(setting.clients());
         let period =
-            if fraction { rhythm::period(setting.clients(), setting.cohort()) } else { LONGEST };
+            if fraction { periodic::period(setting.clients(), setting.cohort()) } else { LONGEST };
         let rounds = period.min(LONGEST);
         if rounds * clients <= MOST_DECISIONS || !fraction {
             let rounds = rounds.min(MOST_DECISIONS / clients).max(1);
@@ -178,7 +178,7 @@ impl Phased {
             return Cohorts { sizes: replay.cohort_sizes, sigma: Some(sigma) };
         }
         let sizes: Vec<u64> = (0..rounds)
-            .map(|round| rhythm::due(setting.clients(), setting.cohort(), round))
+            .map(|round| periodic::due(setting.clients(), setting.cohort(), round))
             .collect();
         let equal = weighting != Weighting::DataSize || setting.sizes().are_equal();
         let empty = match setting.empty_cohort() {
@@ -272,7 +272,7 @@ impl Policy for Phased {
             cohort_mean: mean,
             cohort_sd: (deviations.sum::<f64>() / rounds).sqrt(),
             empty_probability: empty / rounds,
-            window_sd: rhythm_window_sd(setting.rate(0), &WINDOW_LENGTHS),
+            window_sd: periodic_window_sd(setting.rate(0), &WINDOW_LENGTHS),
             ..theory
         };
         Ok(Some(self.with_swaps(with_rates(theory, setting)).with_sigma(sigma)))
@@ -305,7 +305,7 @@ fn with_rates(theory: PolicyTheory, setting: &Setting) -> PolicyTheory {
         mean_interval: mean,
         var_interval: rates.iter().map(spread).sum::<f64>() / sum,
         longest_wait: longest,
-        window_sd: rhythms_window_sd(rates, &WINDOW_LENGTHS),
+        window_sd: mixed_periodic_window_sd(rates, &WINDOW_LENGTHS),
         interval_distribution: Vec::new(),
         ..theory
     }

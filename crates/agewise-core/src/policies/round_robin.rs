@@ -11,9 +11,9 @@ use crate::policy::{Plan, Policy, PolicyEntry, Ranking, uniform_inclusion};
 use crate::random::Seed;
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
+use crate::theory::periodic;
 use crate::theory::replay::{MOST_DECISIONS, replay};
-use crate::theory::rhythm;
-use crate::theory::windows::rhythm_window_sd;
+use crate::theory::windows::periodic_window_sd;
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, uniform_subset_sigma};
 use crate::weighting::Weighting;
 
@@ -57,7 +57,7 @@ impl Policy for RoundRobin {
             Some(uniform_subset_sigma(setting, weighting))
         };
         let theory = PolicyTheory::fixed_cohort(setting, &AgeLaw::unsaturated(setting.interval()));
-        let window_sd = rhythm_window_sd(rate, &WINDOW_LENGTHS);
+        let window_sd = periodic_window_sd(rate, &WINDOW_LENGTHS);
         Ok(Some(PolicyTheory { window_sd, ..theory }.with_sigma(sigma)))
     }
 }
@@ -65,7 +65,7 @@ impl Policy for RoundRobin {
 /// Which clients meet is fixed, so cohorts are no random subsets: with data sizes, play one period.
 fn replayed_sigma(setting: &Setting) -> Option<Sigma> {
     let (n, m) = (u64::from(setting.clients()), u64::from(setting.cohort()));
-    let period = rhythm::period(setting.clients(), setting.cohort());
+    let period = periodic::period(setting.clients(), setting.cohort());
     let short = period.checked_mul(n).is_some_and(|decisions| decisions <= MOST_DECISIONS);
     short.then(|| {
         let takes_part = |round, client| (u64::from(client) + n - round * m % n) % n < m;

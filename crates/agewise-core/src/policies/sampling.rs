@@ -73,7 +73,7 @@ pub(super) fn shuffled(mut clients: Vec<u32>, draws: &Draws) -> Vec<u32> {
 }
 
 /// The whole number below or above, so that the mean over draws is the number itself. Rounding down would make one
-/// tenth of five nobody for ever.
+/// tenth of five clients none, in every round.
 pub(super) fn round_at_random(number: f64, draw: Draw) -> usize {
     number.floor() as usize + usize::from(draw.unit() < number.fract())
 }

@@ -28,7 +28,7 @@ use std::fmt::Debug;
 
 /// A way to choose who trains next.
 ///
-/// A policy of the house is one file in `policies/` and one line of registration; one of your own can
+/// A built-in policy is one file in `policies/` and one line of registration; one of your own can
 /// live anywhere:
 ///
 /// ```

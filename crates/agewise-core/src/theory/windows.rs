@@ -32,12 +32,12 @@ pub fn renewal_window_sd(law: &AgeLaw, lengths: &[u32]) -> BTreeMap<u32, f64> {
 }
 
 /// sqrt(Var Y)/T where Y is one of the two whole numbers around T r: a fixed rhythm.
-pub fn rhythm_window_sd(rate: f64, lengths: &[u32]) -> BTreeMap<u32, f64> {
-    rhythms_window_sd(&[rate], lengths)
+pub fn periodic_window_sd(rate: f64, lengths: &[u32]) -> BTreeMap<u32, f64> {
+    mixed_periodic_window_sd(&[rate], lengths)
 }
 
 /// sqrt(Var Y)/T of clients that each keep a fixed rhythm at a rate of their own.
-pub fn rhythms_window_sd(rates: &[f64], lengths: &[u32]) -> BTreeMap<u32, f64> {
+pub fn mixed_periodic_window_sd(rates: &[f64], lengths: &[u32]) -> BTreeMap<u32, f64> {
     let clients = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / clients;
     sd_by_length(lengths, |length| {
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_interval_is_a_rhythm() {
+    fn a_whole_interval_is_periodic() {
         let law = AgeLaw::optimal(5.0, 10).unwrap();
         let renewal = renewal_window_sd(&law, &[1, 3, 5, 7, 10]);
-        let rhythm = rhythm_window_sd(0.2, &[1, 3, 5, 7, 10]);
+        let periodic = periodic_window_sd(0.2, &[1, 3, 5, 7, 10]);
         for (length, sd) in &renewal {
-            assert!((sd - rhythm[length]).abs() < 1e-7, "T = {length}: {sd}");
+            assert!((sd - periodic[length]).abs() < 1e-7, "T = {length}: {sd}");
         }
-        assert_eq!(rhythm[&5], 0.0);
+        assert_eq!(periodic[&5], 0.0);
     }
 
     /// All 2^8 selection patterns of a window of 8 rounds, each with its probability from the age chain.

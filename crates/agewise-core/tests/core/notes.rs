@@ -4,9 +4,9 @@
 //! standard error is the one of that mean, from the spread between seeds.
 
 use crate::common::{mean_and_error, play, policy, run, setting, skipping};
-use agewise_core::metrics::{CohortSizes, Meetings};
+use agewise_core::metrics::{CoParticipation, CohortSizes};
 use agewise_core::theory::{
-    BoundConstants, ConvergenceBound, cohort_size, rhythm, subset_weights, with_replacement,
+    BoundConstants, ConvergenceBound, cohort_size, periodic, subset_weights, with_replacement,
 };
 use agewise_core::{
     AgeLaw, Seed, Selector, Setting, SizeDistribution, Sizes, Start, Weighting, build_policy,
@@ -253,21 +253,25 @@ fn a_whole_interval_from_a_stationary_start_repeats_its_groups_for_ever() {
 /// groups mix: everyone meets everyone.
 #[test]
 fn oldest_first_mixes_groups_only_where_the_interval_is_not_whole() {
-    let meetings = |name: &str, cohort: u64, rounds: u64| {
+    let co_participation = |name: &str, cohort: u64, rounds: u64| {
         let setting = setting(100, cohort, 10);
         let mut selector =
             Selector::new(&policy(name), setting, Seed(5), Start::Stationary).unwrap();
-        let mut meetings = Meetings::new(100);
-        play(&mut selector, rounds, |cohort, _| meetings.record(&cohort.clients));
-        (meetings.never_met(), meetings.relative_spread())
+        let mut co_participation = CoParticipation::new(100);
+        play(&mut selector, rounds, |cohort, _| co_participation.record(&cohort.clients));
+        (co_participation.never_together(), co_participation.relative_spread())
     };
     // Five groups of 20: 950 of 4950 pairs share a group, all others never meet.
-    let whole = meetings("oldest-first", 20, 2_000);
+    let whole = co_participation("oldest-first", 20, 2_000);
     assert!((whole.0 - (1.0 - 950.0 / 4950.0)).abs() < 1e-12, "{whole:?}");
-    assert_eq!(whole.0, meetings("oldest-first", 20, 5).0, "a later round changed who meets");
+    assert_eq!(
+        whole.0,
+        co_participation("oldest-first", 20, 5).0,
+        "a later round changed who meets"
+    );
 
-    let mixed = meetings("oldest-first", 15, 2_000);
-    let random = meetings("random", 15, 2_000);
+    let mixed = co_participation("oldest-first", 15, 2_000);
+    let random = co_participation("random", 15, 2_000);
     println!("never met, spread: whole {whole:?}, mixed {mixed:?}, random {random:?}");
     assert_eq!(mixed.0, 0.0, "someone never met in 2,000 rounds: {mixed:?}");
     assert!(mixed.1 < 0.5, "{mixed:?}");
@@ -302,8 +306,8 @@ fn theorem_1_needs_two_local_steps() {
 fn phased_cohorts_stay_within_two_of_the_target() {
     for (clients, cohort, least, most) in [(100, 15, 14, 16), (10_000, 1_500, 1_499, 1_502)] {
         let mut sizes = CohortSizes::default();
-        for round in 0..rhythm::period(clients, cohort) {
-            sizes.record(rhythm::due(clients, cohort, round));
+        for round in 0..periodic::period(clients, cohort) {
+            sizes.record(periodic::due(clients, cohort, round));
         }
         println!(
             "phased, n = {clients}: {}..{}, mean {}, sd {:.4}",

@@ -4,7 +4,7 @@
 //! the same bits as sequential ones.
 
 use agewise_core::metrics::{
-    CohortSizes, FixedSum, Intervals, Load, Meetings, WeightMoments, WindowTally,
+    CoParticipation, CohortSizes, FixedSum, Intervals, Load, WeightMoments, WindowTally,
 };
 use agewise_core::{
     AgeLaw, LARGEST_MAX_AGE, OptionValue, PolicySpec, SettingParams, proportional_rates,
@@ -245,8 +245,8 @@ proptest! {
         clients in prop_oneof![1..40u32, 1_000..1_100u32],
         cohorts in events(prop::collection::btree_set(0..1_000u32, 0..30)),
     ) {
-        let mut all = Meetings::new(clients);
-        let mut parts = [Meetings::new(clients), Meetings::new(clients)];
+        let mut all = CoParticipation::new(clients);
+        let mut parts = [CoParticipation::new(clients), CoParticipation::new(clients)];
         for (cohort, part) in cohorts {
             let cohort: Vec<u32> = cohort.into_iter().filter(|client| *client < clients).collect();
             all.record(&cohort);

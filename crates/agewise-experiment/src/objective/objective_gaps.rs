@@ -69,7 +69,7 @@ impl Experiment {
             Err(Error::new(field, value, expected))
         };
         let Some(native) = self.native() else {
-            return wrong("task", &training.model, "a model of the house");
+            return wrong("task", &training.model, "a built-in model");
         };
         if self.params().world.join > 0.0 {
             return wrong("join", &self.params().world.join, "0");
@@ -108,7 +108,7 @@ impl Experiment {
 
     /// The task, which check_objectives has found to be native.
     fn required_native(&self) -> Result<&NativeTask> {
-        self.native().ok_or_else(|| Error::new("task", "another engine", "a model of the house"))
+        self.native().ok_or_else(|| Error::new("task", "another engine", "a built-in model"))
     }
 
     fn weight_decay(&self) -> f32 {

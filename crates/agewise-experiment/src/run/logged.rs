@@ -9,7 +9,7 @@ use crate::log::RoundLog;
 use crate::probes::loss_report;
 use crate::record::{LoadRecord, RoundRow, RunId};
 use crate::world::{Movements, World, WorldSelector};
-use agewise_core::metrics::Meetings;
+use agewise_core::metrics::CoParticipation;
 use agewise_core::{Ages, Cohort, Error, Report, Result};
 use agewise_train::Task;
 use agewise_train::sketch::Sketcher;
@@ -21,7 +21,7 @@ pub(crate) struct LoggedSelection<'a> {
     /// Of everyone who will ever join.
     counters: Vec<Counters>,
     metrics: RunMetrics,
-    meetings: Meetings,
+    co_participation: CoParticipation,
     /// Who came and went before the present round.
     movements: Movements,
     /// Where the policy looks at updates.
@@ -55,7 +55,7 @@ impl<'a> LoggedSelection<'a> {
             selector,
             counters: vec![Counters::default(); everyone],
             metrics,
-            meetings: Meetings::new(everyone as u32),
+            co_participation: CoParticipation::new(everyone as u32),
             movements: Movements::default(),
             sketcher: sketches.then(|| Sketcher::for_task(task, context.seed)),
             durations: &context.durations,
@@ -110,7 +110,7 @@ impl<'a> LoggedSelection<'a> {
         let ages = self.selector.selector().ages();
         let credited = credit_cohort(&mut self.counters, &cohort, ages, self.warmup);
         if log.round >= self.warmup {
-            self.meetings.record(&cohort.clients);
+            self.co_participation.record(&cohort.clients);
         }
         let selection = RoundSelection {
             available: Some(u64::from(log.available)),
@@ -220,8 +220,8 @@ impl<'a> LoggedSelection<'a> {
             *selections.entry(counters.selections).or_default() += 1;
         }
         let (rows, load) = self.metrics.finish(selections);
-        let never_met = known(self.meetings.never_met());
-        let meeting_spread = known(self.meetings.relative_spread());
-        (rows, Some(LoadRecord { never_met, meeting_spread, ..load }))
+        let never_together = known(self.co_participation.never_together());
+        let co_participation_spread = known(self.co_participation.relative_spread());
+        (rows, Some(LoadRecord { never_together, co_participation_spread, ..load }))
     }
 }

@@ -164,8 +164,8 @@ impl RunMetrics {
             intervals: self.intervals.histogram().collect(),
             selections: selections.into_iter().collect(),
             ages: self.ages,
-            never_met: None,
-            meeting_spread: None,
+            never_together: None,
+            co_participation_spread: None,
         };
         (self.rows, load)
     }

@@ -1,4 +1,4 @@
-//! A policy, a task and a rule of aggregation of one's own, beside those of the house.
+//! A policy, a task and a rule of aggregation of one's own, beside the built-in ones.
 
 use crate::training::worlds::{Dir, experiment, logs, made_up, play_in_memory, run, small};
 use agewise_core::{

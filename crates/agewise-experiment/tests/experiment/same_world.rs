@@ -26,7 +26,13 @@ fn world(availability: &str, dropout: f64, join: f64, leave: f64) -> WorldParams
 /// clients meet.
 fn counted(load: LoadRecord) -> LoadRecord {
     let (sigma, mean_covariance) = (rounded(load.sigma), rounded(load.mean_covariance));
-    LoadRecord { sigma, mean_covariance, never_met: None, meeting_spread: None, ..load }
+    LoadRecord {
+        sigma,
+        mean_covariance,
+        never_together: None,
+        co_participation_spread: None,
+        ..load
+    }
 }
 
 fn rounded(figure: Option<f64>) -> Option<f64> {

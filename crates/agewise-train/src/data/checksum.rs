@@ -3,7 +3,7 @@
 use super::catalogue::{CatalogueEntry, ContentFile};
 use super::error::DataError;
 use super::folders::{Found, open};
-use super::unpack::unpack;
+use super::gzip::unpack;
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write as _};
 use std::io::{self, BufReader, Read};

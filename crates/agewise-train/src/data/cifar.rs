@@ -1,8 +1,8 @@
 //! The binary format of CIFAR-10 and CIFAR-100: records of labels and three planes of colour.
 
 use super::error::FormatError;
+use super::gzip::{read_at_most, unpack};
 use super::images::ImageShape;
-use super::unpack::{read_at_most, unpack};
 use std::io::Read;
 
 /// The size of every image: 32 x 32 in three colours.

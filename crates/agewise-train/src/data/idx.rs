@@ -4,7 +4,7 @@
 //! number, and the values.
 
 use super::error::FormatError;
-use super::unpack::{read_at_most, unpack};
+use super::gzip::{read_at_most, unpack};
 use std::io::Read;
 
 /// The type of values that are bytes.

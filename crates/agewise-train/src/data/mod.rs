@@ -23,12 +23,12 @@ mod digits;
 mod error;
 mod fetch;
 mod folders;
+mod gzip;
 pub mod idx;
 mod images;
 mod load;
 mod partition;
 mod pixels;
-mod unpack;
 
 pub use catalogue::{CATALOGUE, CatalogueEntry, ContentFile, Holds, Layout, PublishedFile, Subset};
 pub use checksum::{Checksum, Integrity, digest_of};

@@ -5,11 +5,11 @@
 
 mod batch;
 mod native;
-mod plan;
+mod params;
 
 pub use batch::Samples;
 pub use native::{NativeWorker, Trainer};
-pub use plan::{LocalTraining, LocalTrainingParams, LocalWork};
+pub use params::{LocalTraining, LocalTrainingParams, LocalWork};
 
 use agewise_core::Seed;
 

@@ -36,7 +36,7 @@ use allocation::{Distributions, Units};
 
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "clustered",
-    summary: "one client from each of m groups, by size or similarity: unbiased, calmer weights.",
+    summary: "one client from each of m groups, by size or similarity: unbiased, lower variance of the weights.",
     options: &[("by", "1: groups by data size; 2: by similar updates; 1 if not given")],
     needs_options: false,
     weighting: Weighting::DrawCount,

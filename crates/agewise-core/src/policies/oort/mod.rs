@@ -14,8 +14,7 @@
 //! - The scale. The bonus of up to about 1 is nothing beside 600 samples times their loss. Utilities are
 //!   brought to the range from 0, just below the lowest, to 1, where they are clipped. (In the authors' program 1 is the
 //!   highest before clipping, which one outlier can make as large as it likes.)
-//! - T starts at delta, as in Algorithm 1, and delta is a time in seconds that has to be given. If not given it is the
-//!   median duration of the first round that reports any; without durations no client is slow.
+//! - T starts at delta, as in Algorithm 1, and delta is a time in seconds; by default the median duration of the first round that reports any; without durations no client is slow.
 //! - The pacer of the authors' program also lets T fall, and takes nearly equal utilities for a fall; ours does neither.
 //! - New clients are explored by speed; the speed of a client that never took part is unknown, so they are drawn uniformly.
 //!   Who has reported no loss was never tried.

@@ -94,7 +94,7 @@ fn participation_is_what_its_definitions_say() {
             ("cohort sd", seen.cohort_sd, variance(&sizes).sqrt()),
             ("Jain", seen.jain.unwrap(), counts.iter().sum::<f64>().powi(2) / (12.0 * squares)),
             ("longest wait", seen.longest_wait as f64, longest),
-            ("never met", seen.never_met.unwrap(), (66 - met.len()) as f64 / 66.0),
+            ("never met", seen.never_together.unwrap(), (66 - met.len()) as f64 / 66.0),
         ] {
             assert!(close(value, expected), "{name} of {:?}: {value}, {expected}", record.id);
         }

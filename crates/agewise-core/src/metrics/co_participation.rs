@@ -1,10 +1,10 @@
-//! How often two clients share a round: the price of fixed rhythms, where neighbours always meet.
+//! Counts how often two clients are in the same cohort: under periodic policies the same pairs recur.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts the rounds that pairs of clients share, among at most [`Meetings::MOST`] clients.
+/// Counts the rounds that pairs of clients share, among at most [`CoParticipation::MOST`] clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meetings {
+pub struct CoParticipation {
     /// Every `stride`-th client is watched.
     stride: u32,
     watched: u32,
@@ -12,7 +12,7 @@ pub struct Meetings {
     shared: Vec<u32>,
 }
 
-impl Meetings {
+impl CoParticipation {
     /// The most clients that are watched; with more clients an evenly spread sample is.
     pub const MOST: u32 = 512;
 
@@ -58,7 +58,7 @@ impl Meetings {
     }
 
     /// The share of pairs that never met; NaN if there is no pair.
-    pub fn never_met(&self) -> f64 {
+    pub fn never_together(&self) -> f64 {
         let never = self.shared.iter().filter(|&&count| count == 0).count();
         never as f64 / self.shared.len() as f64
     }
@@ -80,25 +80,25 @@ mod tests {
 
     #[test]
     fn counts_each_pair() {
-        let mut meetings = Meetings::new(4);
-        meetings.record(&[0, 1]);
-        meetings.record(&[0, 1, 3]);
-        meetings.record(&[2]);
+        let mut co_participation = CoParticipation::new(4);
+        co_participation.record(&[0, 1]);
+        co_participation.record(&[0, 1, 3]);
+        co_participation.record(&[2]);
         // Pairs 01, 02, 03, 12, 13, 23.
-        assert_eq!(meetings.shared, [2, 0, 1, 0, 1, 0]);
-        assert_eq!(meetings.never_met(), 0.5);
-        let mut twice = meetings.clone();
-        twice.merge(&meetings);
+        assert_eq!(co_participation.shared, [2, 0, 1, 0, 1, 0]);
+        assert_eq!(co_participation.never_together(), 0.5);
+        let mut twice = co_participation.clone();
+        twice.merge(&co_participation);
         assert_eq!(twice.shared, [4, 0, 2, 0, 2, 0]);
-        assert!((twice.relative_spread() - meetings.relative_spread()).abs() < 1e-15);
+        assert!((twice.relative_spread() - co_participation.relative_spread()).abs() < 1e-15);
     }
 
     #[test]
     fn large_populations_are_sampled() {
-        let mut meetings = Meetings::new(10_000);
-        assert!(meetings.watched <= Meetings::MOST);
-        meetings.record(&(0..10_000).collect::<Vec<_>>());
-        assert_eq!(meetings.never_met(), 0.0);
-        assert!(Meetings::new(1).never_met().is_nan());
+        let mut co_participation = CoParticipation::new(10_000);
+        assert!(co_participation.watched <= CoParticipation::MOST);
+        co_participation.record(&(0..10_000).collect::<Vec<_>>());
+        assert_eq!(co_participation.never_together(), 0.0);
+        assert!(CoParticipation::new(1).never_together().is_nan());
     }
 }
