@@ -18,7 +18,7 @@ where
     let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
     let base = T::default();
     let read = toml_file::parse(&text).and_then(|table| {
-        if table.contains_key("policies") || table.contains_key("training") {
+        if table.contains_key("policies") {
             let expected = "the configuration of a deployment: this one is of an experiment, which \
                             `agewise compare` or `agewise simulate` takes";
             return Err(agewise_core::Error::new("policies", "a key of the file", expected));

@@ -82,8 +82,8 @@ impl TimeLeft {
 mod tests {
     use super::*;
 
-    /// Plays on a clock that is only counted: so many lanes take one run after the other. Returns at each round the time and
-    /// the estimate, and last the time of the end.
+    /// Plays on a clock that is only counted: so many lanes take one run after the other, and when fewer runs are left they
+    /// share the threads of all lanes. Returns at each round the time and the estimate, and last the time of the end.
     fn play(lanes: usize, costs: &[f64], seeds: u32, rounds: u64) -> (Vec<(f64, f64)>, f64) {
         let of_variant = u64::from(seeds) * rounds;
         let mut time_left = TimeLeft::new(lanes, vec![of_variant; costs.len()]);
@@ -112,7 +112,9 @@ mod tests {
             if behind + 1 == rounds {
                 time_left.end(id, 0);
             } else {
-                busy.push((now + costs[id.variant], id, behind + 1));
+                let share = (busy.len() + 1) as f64 / lanes as f64;
+                let share = if runs.is_empty() { share } else { 1.0 };
+                busy.push((now + share * costs[id.variant], id, behind + 1));
             }
         }
     }

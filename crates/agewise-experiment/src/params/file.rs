@@ -155,7 +155,7 @@ mod tests {
             ("policies = 3", "line 1: policies = 3: expected a list"),
             ("policies = [3]", "line 1: policies[0] = [3]: expected a text in quotation marks"),
             ("world = 3", "line 1: world = 3: expected a table"),
-            ("start = \"warm\"", "line 1: start = \"warm\": expected one of stationary, cold"),
+            ("start = \"warm\"", "line 1: start = \"warm\": expected stationary or cold"),
             ("baseline = 3", "line 1: baseline = 3: expected a text in quotation marks"),
             ("\nrounds = [", "line 2 = rounds = [: expected a line of a TOML file"),
             (
