@@ -24,11 +24,15 @@ pub(crate) const EXPERIMENT: Names = &[("dataset", "data"), ("policy", "policies
 pub(crate) const TRAINING: Names = &[("images", "data"), ("learning_rate", "lr")];
 
 /// Words of the command, each with what Python has instead.
-const WORDS: [(&str, &str); 4] = [
+const WORDS: [(&str, &str); 8] = [
     ("`agewise compare`", "agewise.compare"),
     ("agewise compare", "agewise.compare"),
-    ("start again with --force", "start again with force=True"),
-    ("use --seeds", "use more seeds"),
+    ("use --seeds 5", "use seeds=5"),
+    ("lower --target or raise --rounds", "lower targets or raise rounds"),
+    ("--extend", "agewise.extend_run"),
+    ("--resume", "agewise.resume_run"),
+    ("--force", "force=True"),
+    ("--data-dir DIR", "data_dir"),
 ];
 
 /// Types as serde names them, each with what it is in Python.
