@@ -24,7 +24,7 @@ pub(crate) const EXPERIMENT: Names = &[("dataset", "data"), ("policy", "policies
 pub(crate) const TRAINING: Names = &[("images", "data"), ("learning_rate", "lr")];
 
 /// Words of the command, each with what Python has instead.
-const WORDS: [(&str, &str); 8] = [
+const WORDS: [(&str, &str); 7] = [
     ("`agewise compare`", "agewise.compare"),
     ("agewise compare", "agewise.compare"),
     ("use --seeds 5", "use seeds=5"),
@@ -32,7 +32,6 @@ const WORDS: [(&str, &str); 8] = [
     ("--extend", "agewise.extend_run"),
     ("--resume", "agewise.resume_run"),
     ("--force", "force=True"),
-    ("--data-dir DIR", "data_dir"),
 ];
 
 /// Types as serde names them, each with what it is in Python.
