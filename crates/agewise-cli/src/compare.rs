@@ -80,7 +80,7 @@ struct OwnArgs {
     baseline: Option<String>,
 
     /// How data sizes are spread over clients: equal, zipf:A or lognormal:S
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "DISTRIBUTION")]
     sizes: Option<String>,
 
     /// How updates become a model: mean, median, trimmed-mean(trim=0.2), each with clip_norm=C if wished, and behind a +
@@ -104,11 +104,11 @@ struct TrainingArgs {
     pixels: Option<PixelScale>,
 
     /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "DISTRIBUTION")]
     partition: Option<String>,
 
     /// How fast clients train in simulated time: equal or lognormal:S
-    #[arg(long, value_name = "LAW")]
+    #[arg(long, value_name = "DISTRIBUTION")]
     speeds: Option<String>,
 
     /// The model: softmax, 2nn, cnn or cnn-cifar

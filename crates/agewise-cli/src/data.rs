@@ -100,11 +100,11 @@ struct ShowArgs {
     place: Place,
 
     /// How labels are spread: iid, dirichlet:ALPHA or shards:K
-    #[arg(long, value_name = "LAW", default_value = "iid")]
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "iid")]
     partition: String,
 
     /// Data sizes: equal, zipf:A or lognormal:S
-    #[arg(long, value_name = "LAW", default_value = "equal")]
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "equal")]
     sizes: String,
 
     /// n: clients

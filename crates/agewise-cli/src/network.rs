@@ -105,11 +105,11 @@ pub(crate) struct ClientData {
     data_dir: Option<PathBuf>,
 
     /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K
-    #[arg(long, value_name = "LAW", default_value = "iid")]
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "iid")]
     partition: String,
 
     /// How data sizes are spread over clients: equal, zipf:A or lognormal:S
-    #[arg(long, value_name = "LAW", default_value = "equal")]
+    #[arg(long, value_name = "DISTRIBUTION", default_value = "equal")]
     sizes: String,
 
     /// The seed of the partition
