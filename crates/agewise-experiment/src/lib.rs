@@ -10,6 +10,7 @@
 mod callbacks;
 mod engines;
 mod error;
+mod executor;
 mod experiment;
 mod log;
 pub mod objective;
@@ -20,7 +21,6 @@ mod record;
 mod results;
 mod run;
 pub mod run_dir;
-mod scheduler;
 mod speeds;
 mod stats;
 mod summary;
@@ -29,6 +29,7 @@ mod world;
 
 pub use callbacks::{Callbacks, NoCallbacks};
 pub use error::ExperimentError;
+pub use executor::{play, read};
 pub use experiment::{Experiment, ExperimentBuilder, SeedContext, Variant};
 pub use log::{RoundLog, TestScore};
 pub use params::{Difference, ExperimentParams, TrainingParams, WorldParams, read_params};
@@ -36,11 +37,10 @@ pub use record::{ClientRecord, CurvePoint, LoadRecord, Record, RoundRow, RunId, 
 pub use results::Results;
 pub use run::{SelectionRun, SelectionSpec, TrainingRun};
 pub use run_dir::{RunDir, RunDirError};
-pub use scheduler::{play, read};
 pub use speeds::SpeedDistribution;
 pub use stats::{
     Estimate, Interval, PairedChange, PairedDifference, RoundsToTarget, Student, holm, median,
     quantile,
 };
-pub use summary::{Measure, Pair, RoundsTo, Summary, TheorySummary, VariantSummary, Verdict};
-pub use world::{Availability, World};
+pub use summary::{Measure, Pair, RoundsTo, Significance, Summary, TheorySummary, VariantSummary};
+pub use world::{AvailabilityModel, World};

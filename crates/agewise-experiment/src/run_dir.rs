@@ -14,7 +14,7 @@
 mod config;
 mod csv;
 mod extend;
-mod log;
+mod jsonl;
 mod run_writer;
 mod store;
 mod tensorboard;

@@ -2,7 +2,7 @@
 
 mod pairs;
 
-pub use pairs::{Measure, Pair, Verdict};
+pub use pairs::{Measure, Pair, Significance};
 
 use crate::experiment::{Experiment, Variant};
 use crate::record::{LoadRecord, Record, TrainingRecord};

@@ -18,7 +18,7 @@ const TIME_ZONE: Stream = Stream::custom(20);
 
 /// When clients can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum Availability {
+pub enum AvailabilityModel {
     /// Always.
     #[default]
     Always,
@@ -41,7 +41,7 @@ pub enum Availability {
     },
 }
 
-impl FromStr for Availability {
+impl FromStr for AvailabilityModel {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -72,7 +72,7 @@ impl FromStr for Availability {
     }
 }
 
-impl fmt::Display for Availability {
+impl fmt::Display for AvailabilityModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Always => write!(f, "always"),
@@ -89,7 +89,7 @@ pub struct World {
     /// The seed of the run.
     pub seed: Seed,
     /// When clients can be reached.
-    pub availability: Availability,
+    pub availability: AvailabilityModel,
     /// The probability that a selected client never reports.
     pub dropout: f64,
     /// Clients that join in each round, as a share of the first population.
@@ -101,12 +101,12 @@ pub struct World {
 impl World {
     /// A world in which every client is always there and always reports.
     pub fn calm(seed: Seed) -> Self {
-        Self { seed, availability: Availability::Always, dropout: 0.0, join: 0.0, leave: 0.0 }
+        Self { seed, availability: AvailabilityModel::Always, dropout: 0.0, join: 0.0, leave: 0.0 }
     }
 
     /// Whether everyone is always there and always reports, as the theory assumes.
     pub fn is_calm(&self) -> bool {
-        self.availability == Availability::Always
+        self.availability == AvailabilityModel::Always
             && self.dropout == 0.0
             && self.join == 0.0
             && self.leave == 0.0
@@ -118,10 +118,10 @@ impl World {
         joined.min(f64::from(u32::MAX)) as u32
     }
 
-    /// Whether a client is online before round 0 (for [`Availability::OnOff`], which has a memory).
+    /// Whether a client is online before round 0 (for [`AvailabilityModel::OnOff`], which has a memory).
     pub(crate) fn starts_online(&self, client: u32) -> bool {
         match self.availability {
-            Availability::OnOff { up, down } => {
+            AvailabilityModel::OnOff { up, down } => {
                 let draw = Draws::new(self.seed, ONLINE, u64::MAX).of(u64::from(client));
                 Chance::new(up / (up + down)).wins(draw)
             }
@@ -133,7 +133,9 @@ impl World {
     pub(crate) fn at(&self, round: u64) -> RoundWorld {
         let draws = |stream| Draws::new(self.seed, stream, round);
         let (going_off, coming_on) = match self.availability {
-            Availability::OnOff { up, down } => (Chance::new(1.0 / up), Chance::new(1.0 / down)),
+            AvailabilityModel::OnOff { up, down } => {
+                (Chance::new(1.0 / up), Chance::new(1.0 / down))
+            }
             _ => (Chance::NEVER, Chance::NEVER),
         };
         RoundWorld {
@@ -145,7 +147,7 @@ impl World {
             leave_draws: draws(LEAVE),
             time_zones: Draws::new(self.seed, TIME_ZONE, 0),
             chance: match self.availability {
-                Availability::Bernoulli(p) => Chance::new(p),
+                AvailabilityModel::Bernoulli(p) => Chance::new(p),
                 _ => Chance::CERTAIN,
             },
             going_off,
@@ -159,7 +161,7 @@ impl World {
 /// The world in one round: which clients are online, drop out and leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoundWorld {
-    availability: Availability,
+    availability: AvailabilityModel,
     round: u64,
     online: Draws,
     switch: Draws,
@@ -176,7 +178,7 @@ pub(crate) struct RoundWorld {
 impl RoundWorld {
     /// Whether everyone is online.
     pub(crate) fn everyone_is_online(&self) -> bool {
-        self.availability == Availability::Always
+        self.availability == AvailabilityModel::Always
     }
 
     /// Whether every selected client reports.
@@ -191,7 +193,7 @@ impl RoundWorld {
 
     /// Whether being online has a memory, kept by the caller as one bit per client.
     pub(crate) fn has_memory(&self) -> bool {
-        matches!(self.availability, Availability::OnOff { .. })
+        matches!(self.availability, AvailabilityModel::OnOff { .. })
     }
 
     /// The memory of a client at the beginning of this round, from that of the last.
@@ -204,10 +206,10 @@ impl RoundWorld {
     pub(crate) fn is_online(&self, client: u32, remembered: bool) -> bool {
         let client = u64::from(client);
         match self.availability {
-            Availability::Always => true,
-            Availability::Bernoulli(_) => self.chance.wins(self.online.of(client)),
-            Availability::OnOff { .. } => remembered,
-            Availability::Diurnal { period, depth } => {
+            AvailabilityModel::Always => true,
+            AvailabilityModel::Bernoulli(_) => self.chance.wins(self.online.of(client)),
+            AvailabilityModel::OnOff { .. } => remembered,
+            AvailabilityModel::Diurnal { period, depth } => {
                 let day = self.round as f64 / period + self.time_zones.of(client).unit();
                 let night = 0.5 * (1.0 + (std::f64::consts::TAU * day).cos());
                 self.online.of(client).unit() < 1.0 - depth * night
@@ -233,12 +235,12 @@ mod tests {
     #[test]
     fn text_round_trips_and_nonsense_is_named() {
         for text in ["always", "bernoulli:0.7", "on-off:20,5", "diurnal:24,0.8"] {
-            assert_eq!(text.parse::<Availability>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<AvailabilityModel>().unwrap().to_string(), text);
         }
         for text in
             ["", "bernoulli", "bernoulli:0", "bernoulli:1.1", "on-off:1", "diurnal:0.5,1", "x:1"]
         {
-            let error = text.parse::<Availability>().unwrap_err();
+            let error = text.parse::<AvailabilityModel>().unwrap_err();
             assert_eq!((error.field(), error.value()), ("availability", text));
         }
     }
@@ -276,7 +278,7 @@ mod tests {
     fn the_population_grows_in_a_straight_line() {
         let world = World {
             seed: Seed(0),
-            availability: Availability::Always,
+            availability: AvailabilityModel::Always,
             dropout: 0.0,
             join: 0.045,
             leave: 0.0,

@@ -2,7 +2,9 @@
 
 use crate::format::{capitalised, listed, number, signed, two_digits};
 use crate::section::ReportSection;
-use agewise_experiment::{Interval, Measure, Pair, RoundsTo, Summary, VariantSummary, Verdict};
+use agewise_experiment::{
+    Interval, Measure, Pair, RoundsTo, Significance, Summary, VariantSummary,
+};
 use std::fmt::Write as _;
 
 /// With fewer seeds, Student's intervals are several times wider than with many.
@@ -70,18 +72,18 @@ pub(crate) fn finding(pair: &Pair, comparisons: usize) -> String {
     let chance = |p: Option<f64>| p.map_or(String::new(), p_value);
     let (alone, adjusted) = (chance(pair.p_value), chance(pair.p_adjusted));
     let sentence = match pair.verdict {
-        Verdict::Supported if comparisons > 1 => format!(
+        Significance::Significant if comparisons > 1 => format!(
             "Significant: {seen}: {evidence} ({alone}; {adjusted} after Holm correction for {comparisons} comparisons)."
         ),
-        Verdict::Supported => format!("Significant: {seen}: {evidence} ({alone})."),
-        Verdict::OnlyAlone => format!(
+        Significance::Significant => format!("Significant: {seen}: {evidence} ({alone})."),
+        Significance::OnlyUncorrected => format!(
             "Not significant after Holm correction for {comparisons} comparisons ({adjusted}), but without it ({alone}): \
              {seen}: {evidence}."
         ),
-        Verdict::NotSupported => format!(
+        Significance::NotSignificant => format!(
             "No significant difference between {policy} and {other} in the {measure}: {evidence}."
         ),
-        Verdict::TooFew => {
+        Significance::TooFew => {
             format!(
                 "{}: {evidence}; one pair cannot tell whether that is chance.",
                 capitalised(&seen)
@@ -161,7 +163,8 @@ impl ReportSection<'_> {
 
     /// Why there is no difference to speak of.
     fn no_difference(&self, pairs: &[&Pair]) -> String {
-        let alone = pairs.iter().filter(|pair| pair.verdict == Verdict::OnlyAlone).count();
+        let alone =
+            pairs.iter().filter(|pair| pair.verdict == Significance::OnlyUncorrected).count();
         let Some(pair) = pairs.first().filter(|_| alone > 0) else {
             return "no significant difference".to_string();
         };
@@ -274,7 +277,7 @@ fn least(values: &[(f64, &str)]) -> Option<(f64, String)> {
 /// differences first.
 fn supported<'a>(pairs: &[&'a Pair]) -> (Vec<&'a Pair>, Vec<&'a Pair>) {
     let mut found: Vec<&Pair> =
-        pairs.iter().filter(|pair| pair.verdict == Verdict::Supported).copied().collect();
+        pairs.iter().filter(|pair| pair.verdict == Significance::Significant).copied().collect();
     found.sort_by(|a, b| b.effect.abs().total_cmp(&a.effect.abs()));
     found.into_iter().partition(|pair| pair.measure.lower_is_better() == (pair.effect < 0.0))
 }
@@ -322,10 +325,10 @@ pub(crate) fn rounds(rounds: &RoundsTo) -> String {
 /// Whether the data support a difference, in a word or two.
 pub(crate) fn support(pair: &Pair) -> &'static str {
     match pair.verdict {
-        Verdict::Supported => "yes",
-        Verdict::OnlyAlone => "only without correction",
-        Verdict::NotSupported => "no",
-        Verdict::TooFew => "too few seeds",
+        Significance::Significant => "yes",
+        Significance::OnlyUncorrected => "only without correction",
+        Significance::NotSignificant => "no",
+        Significance::TooFew => "too few seeds",
     }
 }
 
@@ -333,7 +336,7 @@ pub(crate) fn support(pair: &Pair) -> &'static str {
 mod tests {
     use super::*;
 
-    fn pair(verdict: Verdict, effect: f64) -> Pair {
+    fn pair(verdict: Significance, effect: f64) -> Pair {
         Pair {
             measure: Measure::RoundsTo(0.9),
             policy: "a".to_string(),
@@ -351,15 +354,15 @@ mod tests {
     #[test]
     fn a_sentence_says_what_the_data_support() {
         assert_eq!(
-            finding(&pair(Verdict::Supported, -3.5), 4),
+            finding(&pair(Significance::Significant, -3.5), 4),
             "Significant: a needs fewer rounds to 90% than b: -3.5% [-4.5, -2.5] over 10 common seeds \
              (p = 0.0030; p = 0.012 after Holm correction for 4 comparisons)."
         );
         assert_eq!(
-            finding(&pair(Verdict::NotSupported, 0.5), 4),
+            finding(&pair(Significance::NotSignificant, 0.5), 4),
             "No significant difference between a and b in the rounds to 90%: +0.5% [-0.5, +1.5] over 10 common seeds."
         );
-        let limited = Pair { at_limit: 2, ..pair(Verdict::OnlyAlone, 12.3) };
+        let limited = Pair { at_limit: 2, ..pair(Significance::OnlyUncorrected, 12.3) };
         let sentence = finding(&limited, 6);
         assert!(
             sentence.starts_with(
@@ -371,7 +374,7 @@ mod tests {
         assert!(sentence.ends_with(
             "In 2 pairs a run never got there and counts as if it had in the last round."
         ));
-        let loss = Pair { measure: Measure::MeanLoss, ..pair(Verdict::Supported, -0.5) };
+        let loss = Pair { measure: Measure::MeanLoss, ..pair(Significance::Significant, -0.5) };
         let sentence = finding(&loss, 1);
         assert!(sentence.starts_with("Significant: the mean loss over the rounds is lower"));
         assert!(sentence.contains(": -0.5 [-1.5, +0.5] over"), "{sentence}");

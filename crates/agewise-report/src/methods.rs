@@ -2,7 +2,7 @@
 
 use crate::format::{counted, number};
 use crate::section::ReportSection;
-use agewise_experiment::{Availability, SpeedDistribution, TrainingParams};
+use agewise_experiment::{AvailabilityModel, SpeedDistribution, TrainingParams};
 use agewise_plot::KeyFigure;
 use agewise_train::Metric;
 
@@ -39,7 +39,7 @@ impl ReportSection<'_> {
     pub(crate) fn world_line(&self) -> String {
         let world = &self.experiment().params().world;
         let mut parts = Vec::new();
-        if self.experiment().world().availability != Availability::Always {
+        if self.experiment().world().availability != AvailabilityModel::Always {
             parts.push(format!("availability {}", world.availability));
         }
         for (name, value) in

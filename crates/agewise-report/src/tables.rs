@@ -3,7 +3,7 @@
 use crate::findings::{effect, is_as_good, rounds, support};
 use crate::format::{bytes, estimate, number, percent, target_name};
 use crate::section::ReportSection;
-use agewise_experiment::{Measure, RoundsTo, VariantSummary, Verdict};
+use agewise_experiment::{Measure, RoundsTo, Significance, VariantSummary};
 use agewise_plot::{Cell, Column, Table};
 
 /// With more, a table of rounds and changes would be wider than the page.
@@ -134,7 +134,8 @@ impl ReportSection<'_> {
         let measure = self.rounds_measure(target);
         let pair = self.summary.pair(measure, policy, &self.summary.baseline);
         let text = pair.map_or("-".to_string(), effect);
-        let wins = pair.is_some_and(|pair| pair.verdict == Verdict::Supported && pair.effect < 0.0);
+        let wins =
+            pair.is_some_and(|pair| pair.verdict == Significance::Significant && pair.effect < 0.0);
         if wins { Cell::new(text).best() } else { Cell::new(text) }
     }
 

@@ -1,7 +1,7 @@
 //! What can be checked before anything is loaded or built.
 
 use super::{ExperimentParams, TrainingParams, WorldParams};
-use crate::world::{Availability, World};
+use crate::world::{AvailabilityModel, World};
 use agewise_core::{Error, Result, Seed};
 use agewise_train::Metric;
 use agewise_train::local::{LocalTraining, LocalTrainingParams};
@@ -31,7 +31,7 @@ impl ExperimentParams {
 impl WorldParams {
     /// The world under a seed.
     pub(crate) fn check(&self, seed: Seed) -> Result<World> {
-        let availability: Availability = self.availability.parse()?;
+        let availability: AvailabilityModel = self.availability.parse()?;
         for (field, value) in [("dropout", self.dropout), ("leave", self.leave)] {
             if !(0.0..1.0).contains(&value) {
                 return Err(Error::new(field, value, "a probability from 0 to under 1"));

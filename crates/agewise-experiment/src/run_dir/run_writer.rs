@@ -1,6 +1,6 @@
 //! The files of a training run while it is played.
 
-use super::log::line;
+use super::jsonl::line;
 use super::store::{Store, checkpoint_name, log_name};
 use super::timing::{RoundTimes, Timing};
 use super::{CHECKPOINTS, LOGS, TIMING};

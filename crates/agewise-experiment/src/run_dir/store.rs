@@ -10,7 +10,7 @@
 //! safe: such a run is then played again from its beginning, with the same bytes.
 
 use super::config::fingerprint;
-use super::log::{line, read_line};
+use super::jsonl::{line, read_line};
 use super::{CHECKPOINTS, LOGS, MODELS, RunDir};
 use crate::error::ExperimentError;
 use crate::experiment::Experiment;

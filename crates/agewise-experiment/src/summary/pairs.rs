@@ -64,17 +64,17 @@ impl fmt::Display for Measure {
     }
 }
 
-/// What the data say about a pair.
+/// Whether the difference of a pair is statistically significant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// They support a difference, also when all pairs are allowed for.
-    Supported,
-    /// They would support a difference if this were the only pair.
-    OnlyAlone,
-    /// They do not support a difference.
-    NotSupported,
-    /// There are too few pairs to tell.
+pub enum Significance {
+    /// A significant difference, also after Holm correction for all pairs.
+    Significant,
+    /// A difference that is significant only without correction.
+    OnlyUncorrected,
+    /// No significant difference.
+    NotSignificant,
+    /// Too few seeds for a test.
     TooFew,
 }
 
@@ -100,7 +100,7 @@ pub struct Pair {
     /// Pairs in which a run never reached the target and was counted at its end.
     pub at_limit: usize,
     /// What follows.
-    pub verdict: Verdict,
+    pub verdict: Significance,
 }
 
 /// All pairs of all measures; `finished` has the finished runs of each variant, and `at_the_end` says whether their last
@@ -147,9 +147,9 @@ fn of_measure(experiment: &Experiment, finished: &[Vec<&Record>], measure: Measu
         pair.p_adjusted = Some(adjusted);
         let alone = pair.p_value.is_some_and(|p| p < 0.05);
         pair.verdict = match (alone, adjusted < 0.05) {
-            (true, true) => Verdict::Supported,
-            (true, false) => Verdict::OnlyAlone,
-            (false, _) => Verdict::NotSupported,
+            (true, true) => Significance::Significant,
+            (true, false) => Significance::OnlyUncorrected,
+            (false, _) => Significance::NotSignificant,
         };
     }
     pairs
@@ -194,7 +194,7 @@ fn compare(
         p_value,
         p_adjusted: None,
         at_limit,
-        verdict: Verdict::TooFew,
+        verdict: Significance::TooFew,
     })
 }
 

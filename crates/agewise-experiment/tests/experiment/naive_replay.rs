@@ -4,7 +4,7 @@ use agewise_core::{
     Ages, Calibrator, Chance, Draws, EmptyCohort, Laws, PolicyVariant, Population, Seed,
     SettingParams, SizeDistribution, Sizes, Start, Stream, Weighting,
 };
-use agewise_experiment::{Availability, SelectionRun, SelectionSpec, World};
+use agewise_experiment::{AvailabilityModel, SelectionRun, SelectionSpec, World};
 
 const POLICIES: [&str; 9] = [
     "random",
@@ -51,7 +51,7 @@ impl Naive {
         };
         ages.resize(all as usize, 0);
         let up_share = match spec.world.availability {
-            Availability::OnOff { up, down } => up / (up + down),
+            AvailabilityModel::OnOff { up, down } => up / (up + down),
             _ => 1.0,
         };
         let on = |client| draw(spec.world.seed, ONLINE, u64::MAX, client) < up_share;
@@ -71,10 +71,10 @@ impl Naive {
     fn is_online(&self, round: u64, client: u32) -> bool {
         let seed = self.spec.world.seed;
         match self.spec.world.availability {
-            Availability::Always => true,
-            Availability::Bernoulli(p) => draw(seed, ONLINE, round, client) < p,
-            Availability::OnOff { .. } => self.on[client as usize],
-            Availability::Diurnal { period, depth } => {
+            AvailabilityModel::Always => true,
+            AvailabilityModel::Bernoulli(p) => draw(seed, ONLINE, round, client) < p,
+            AvailabilityModel::OnOff { .. } => self.on[client as usize],
+            AvailabilityModel::Diurnal { period, depth } => {
                 let day = round as f64 / period + draw(seed, TIME_ZONE, 0, client);
                 let night = 0.5 * (1.0 + (std::f64::consts::TAU * day).cos());
                 draw(seed, ONLINE, round, client) < 1.0 - depth * night
@@ -97,7 +97,8 @@ impl Naive {
             if client < joined && draw(world.seed, LEAVE, round, client) < world.leave {
                 self.here[index] = false;
             }
-            if let (Availability::OnOff { up, down }, true) = (world.availability, client < joined)
+            if let (AvailabilityModel::OnOff { up, down }, true) =
+                (world.availability, client < joined)
             {
                 let u = draw(world.seed, SWITCH, round, client);
                 self.on[index] = if self.on[index] { u >= 1.0 / up } else { u < 1.0 / down };

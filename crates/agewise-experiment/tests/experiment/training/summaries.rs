@@ -2,8 +2,8 @@
 
 use super::worlds::{CLASSES, experiment, run, small, trained};
 use agewise_experiment::{
-    Experiment, ExperimentParams, Interval, Measure, Pair, Record, RoundLog, RunId, Summary,
-    TestScore, TrainingRecord, Verdict,
+    Experiment, ExperimentParams, Interval, Measure, Pair, Record, RoundLog, RunId, Significance,
+    Summary, TestScore, TrainingRecord,
 };
 use std::f64::consts::PI;
 
@@ -133,7 +133,7 @@ fn place(label: &str) -> usize {
 }
 
 /// Checks the pairs of one measure against the records, and returns their verdicts.
-fn check_pairs(pairs: &[&Pair], records: &[Record], measure: Measure) -> Vec<Verdict> {
+fn check_pairs(pairs: &[&Pair], records: &[Record], measure: Measure) -> Vec<Significance> {
     let finished = |label: &str| -> Vec<&Record> {
         let of_label = |record: &&Record| record.finished && record.id.variant == place(label);
         records.iter().filter(of_label).collect()
@@ -166,9 +166,9 @@ fn check_pairs(pairs: &[&Pair], records: &[Record], measure: Measure) -> Vec<Ver
     for (pair, adjusted) in pairs.iter().zip(holm(&raw)) {
         assert!(close(pair.p_adjusted.unwrap(), adjusted), "{pair:?}: {adjusted}");
         let expected = match (pair.p_value.unwrap() < 0.05, adjusted < 0.05) {
-            (true, true) => Verdict::Supported,
-            (true, false) => Verdict::OnlyAlone,
-            (false, _) => Verdict::NotSupported,
+            (true, true) => Significance::Significant,
+            (true, false) => Significance::OnlyUncorrected,
+            (false, _) => Significance::NotSignificant,
         };
         assert_eq!(pair.verdict, expected, "{pair:?}");
     }
@@ -207,8 +207,14 @@ fn pairs_are_what_their_definitions_say() {
         verdicts.push(check_pairs(&pairs, &records, measure));
     }
     // As the table was made: 50% alone, 80% in any case.
-    assert_eq!(verdicts[0], [Verdict::OnlyAlone, Verdict::NotSupported, Verdict::NotSupported]);
-    assert_eq!(verdicts[1], [Verdict::Supported, Verdict::Supported, Verdict::NotSupported]);
+    assert_eq!(
+        verdicts[0],
+        [Significance::OnlyUncorrected, Significance::NotSignificant, Significance::NotSignificant]
+    );
+    assert_eq!(
+        verdicts[1],
+        [Significance::Significant, Significance::Significant, Significance::NotSignificant]
+    );
     let at_limit: Vec<usize> =
         of_measure(&summary, MEASURES[1]).iter().map(|pair| pair.at_limit).collect();
     assert_eq!(at_limit, [3, 1, 3]);
@@ -316,7 +322,7 @@ fn one_pair_is_too_few() {
     let summary = sum_up(&experiment, &made_up_runs(&experiment));
     assert_eq!(summary.pairs.len(), 15);
     for pair in &summary.pairs {
-        assert_eq!((pair.pairs, pair.verdict), (1, Verdict::TooFew));
+        assert_eq!((pair.pairs, pair.verdict), (1, Significance::TooFew));
         assert!(pair.interval.is_none() && pair.p_value.is_none() && pair.p_adjusted.is_none());
     }
 }

@@ -41,7 +41,7 @@ pub fn play(
     let pool = pool.map_err(|error| Error::new("threads", threads, error.to_string()))?;
     let lanes = experiment.runs_at_once(threads).min(runs.len());
     let open_timing = |dir| Timing::open(dir, experiment.variants().len());
-    let scheduler = Scheduler {
+    let executor = Executor {
         experiment,
         store: dir.map(|dir| Store::new(experiment, dir)).transpose()?,
         timing: dir.filter(|_| experiment.task().is_some()).map(open_timing).transpose()?,
@@ -56,10 +56,10 @@ pub fn play(
     };
     std::thread::scope(|scope| {
         for _ in 0..lanes {
-            scope.spawn(|| scheduler.lane());
+            scope.spawn(|| executor.lane());
         }
     });
-    scheduler.finish(runs, dir)
+    executor.finish(runs, dir)
 }
 
 /// Reads an experiment from its run directory, as far as it was played.
@@ -81,7 +81,7 @@ fn stored_times(experiment: &Experiment, dir: &RunDir) -> Result<Vec<Option<Mean
     Ok(mean_times(&text, experiment.variants().iter().map(Variant::name)))
 }
 
-struct Scheduler<'a> {
+struct Executor<'a> {
     experiment: &'a Experiment,
     store: Option<Store<'a>>,
     /// Of experiments with a task that have a run directory.
@@ -98,7 +98,7 @@ struct Scheduler<'a> {
     failure: Mutex<Option<ExperimentError>>,
 }
 
-impl Scheduler<'_> {
+impl Executor<'_> {
     /// Plays one run after the other.
     fn lane(&self) {
         loop {
