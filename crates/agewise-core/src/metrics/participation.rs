@@ -20,7 +20,7 @@ pub struct Participation {
     weights: WeightMoments,
     /// Sums of the total weight of a round and of its square, for the covariance.
     total_weight: (f64, f64),
-    co_participation: CoParticipation,
+    pairs: CoParticipation,
     selections: Vec<u32>,
     weight_sums: Vec<f64>,
 }
@@ -72,7 +72,7 @@ impl Participation {
             windows: Windows::new(clients, window_lengths),
             weights: WeightMoments::new(u64::from(clients)),
             total_weight: (0.0, 0.0),
-            co_participation: CoParticipation::new(clients),
+            pairs: CoParticipation::new(clients),
             selections: vec![0; clients as usize],
             weight_sums: vec![0.0; clients as usize],
         }
@@ -84,7 +84,7 @@ impl Participation {
             && stored.weight_sums.len() == self.weight_sums.len()
             && stored.weights.clients() == self.weights.clients()
             && stored.windows.is_alike(&self.windows)
-            && stored.co_participation.is_alike(&self.co_participation);
+            && stored.pairs.is_alike(&self.pairs);
         if !fits {
             let value = format!("metrics of {} clients", stored.selections.len());
             let expected = format!("those of {} clients, complete", self.selections.len());
@@ -109,7 +109,7 @@ impl Participation {
         self.total_weight.0 += total;
         self.total_weight.1 += total * total;
         self.cohort_sizes.record(cohort.clients.len() as u64);
-        self.co_participation.record(&cohort.clients);
+        self.pairs.record(&cohort.clients);
         self.windows.end_round(round);
         self.rounds += 1;
     }
@@ -153,8 +153,8 @@ impl Participation {
             never_selected: load.never_selected(),
             longest_wait: self.intervals.longest().max(ages.iter().max().unwrap_or(0)),
             window_sd: self.windows.normalised_sd(),
-            never_together: self.co_participation.never_together(),
-            co_participation_spread: self.co_participation.relative_spread(),
+            never_together: self.pairs.never_together(),
+            co_participation_spread: self.pairs.relative_spread(),
         }
     }
 }

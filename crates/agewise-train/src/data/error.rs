@@ -67,14 +67,16 @@ pub enum DataError {
 
 /// Where a data set was looked for, and what can be done.
 fn missing(name: &str, looked: &[(PathBuf, Option<String>)]) -> String {
-    let mut text = format!("dataset = {name}: expected its files in one of the folders");
-    for (folder, lacks) in looked {
-        text += &format!("\n  {}", folder.display());
-        if let Some(file) = lacks {
-            text += &format!(" (a part of it is there, but not {file})");
+    let place = |(folder, lacks): &(PathBuf, Option<String>)| match lacks {
+        None => folder.display().to_string(),
+        Some(file) => {
+            format!("{} (a part of it is there, but not {file})", folder.display())
         }
-    }
-    text + &format!(
-        "\n`agewise data fetch {name}` downloads it; --data-dir DIR names a folder that has it"
+    };
+    let places: Vec<String> = looked.iter().map(place).collect();
+    format!(
+        "dataset = {name}: expected its files in one of the folders\n  {}\n`agewise data fetch {name}` downloads it; \
+         --data-dir DIR names a folder that has it",
+        places.join("\n  ")
     )
 }

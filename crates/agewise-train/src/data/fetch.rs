@@ -63,12 +63,13 @@ pub enum FetchError {
 
 /// What was tried for a file, and what can be done.
 fn unavailable(path: &Path, attempts: &[(String, String)]) -> String {
-    let tried: String =
-        attempts.iter().map(|(url, reason)| format!("\n  {url}: {reason}")).collect();
+    let tried: Vec<String> =
+        attempts.iter().map(|(url, reason)| format!("  {url}: {reason}")).collect();
     format!(
-        "{}: cannot be downloaded{tried}\nIf this machine has no network, put the file there by hand, or name another \
-         place with --mirror URL",
-        path.display()
+        "{}: cannot be downloaded\n{}\nIf this machine has no network, put the file there by hand, or name another place \
+         with --mirror URL",
+        path.display(),
+        tried.join("\n")
     )
 }
 
