@@ -168,3 +168,21 @@ fn every_relative_link_leads_somewhere() -> Outcome {
     assert!(followed > 10, "only {followed} links were found");
     Ok(())
 }
+
+/// The README's first command names no program: `cargo run` has to find exactly one.
+#[test]
+fn cargo_run_has_one_program() -> Outcome {
+    let metadata = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()?;
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&metadata.stdout)?;
+    let members = metadata["workspace_default_members"].as_array().ok_or("no members")?;
+    let packages = metadata["packages"].as_array().ok_or("no packages")?;
+    let ours = packages.iter().filter(|package| members.contains(&package["id"]));
+    let targets = ours.filter_map(|package| package["targets"].as_array()).flatten();
+    let programs = targets.filter(|target| target["kind"] == serde_json::json!(["bin"]));
+    assert_eq!(programs.map(|target| &target["name"]).collect::<Vec<_>>(), ["agewise"]);
+    Ok(())
+}
