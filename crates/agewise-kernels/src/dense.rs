@@ -6,7 +6,7 @@
 //! to rows. Tiles of the result stay in registers.
 
 use crate::matrix::{Matrix, MatrixMut, product};
-use crate::vector::{Vector, prefetch};
+use crate::vector::{Vector, load_each, prefetch};
 use crate::{Backend, Instructions};
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256, __m512};
@@ -201,7 +201,7 @@ unsafe fn inner_products<V: Vector, const R: usize, const C: usize>(
         let mut sums = [[V::splat(0.0); C]; R];
         let whole = len / V::LANES * V::LANES;
         for k in (0..whole).step_by(V::LANES) {
-            let columns: [V; C] = std::array::from_fn(|c| V::load(right.add(c * stride + k)));
+            let columns: [V; C] = load_each(right.add(k), stride);
             for r in 0..R {
                 let row = V::load(left.add(r * stride + k));
                 for c in 0..C {
@@ -373,7 +373,7 @@ unsafe fn sum_tile<V: Vector, const R: usize, const C: usize>(
         let mut sums = [[V::splat(0.0); C]; R];
         for k in 0..sum.len {
             let row = rows.add(k * sum.stride);
-            let row: [V; C] = std::array::from_fn(|c| V::load(row.add(c * V::LANES)));
+            let row: [V; C] = load_each(row, V::LANES);
             let factor = factors.add(k * sum.factor_strides.1);
             for r in 0..R {
                 let factor = V::splat(*factor.add(r * sum.factor_strides.0));

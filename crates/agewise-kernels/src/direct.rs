@@ -9,7 +9,7 @@
 //! input. Both are the same kernel, [`accumulate`].
 
 use crate::convolution::{Convolution, EntryLists, Group};
-use crate::vector::Vector;
+use crate::vector::{Vector, load_each};
 
 /// Computes all outputs of one image into `out`, `positions` by padded channels.
 ///
@@ -36,17 +36,17 @@ pub(crate) unsafe fn forward<V: Vector, const MR: usize, const NV: usize>(
             let first = done.min(positions.len() - MR);
             done = first + MR;
             unsafe {
-                let pixels: [*const f32; MR] =
-                    std::array::from_fn(|i| image.add(positions[first + i] as usize));
-                let bias: [V; NV] =
-                    std::array::from_fn(|j| V::load(biases.add(block + j * V::LANES)));
+                let mut pixels = [image; MR];
+                for (pixel, &position) in pixels.iter_mut().zip(&positions[first..]) {
+                    *pixel = image.add(position as usize);
+                }
+                let bias: [V; NV] = load_each(biases.add(block), V::LANES);
                 let mut sums = [bias; MR];
                 let mut weights = panel;
                 for row in 0..shape.kernel_rows {
                     let begin = row * shape.row_stride;
                     for tap in begin..begin + shape.row_len {
-                        let right: [V; NV] =
-                            std::array::from_fn(|j| V::load(weights.add(j * V::LANES)));
+                        let right: [V; NV] = load_each(weights, V::LANES);
                         weights = weights.add(width);
                         for i in 0..MR {
                             let left = V::splat(*pixels[i].add(tap));
@@ -123,7 +123,7 @@ unsafe fn accumulate_in<V: Vector, const N: usize, const MASKED: bool>(
         }
         unsafe {
             let target = target.add(origin as usize);
-            let mut sums: [V; N] = std::array::from_fn(|j| V::load(target.add(j * to)));
+            let mut sums: [V; N] = load_each(target, to);
             for entry in entries {
                 let factor = V::splat(entry.factor);
                 let values = source.add(entry.offset as usize);

@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn merged_meetings_are_the_sequential_ones(
+    fn merged_pairs_are_the_sequential_ones(
         clients in prop_oneof![1..40u32, 1_000..1_100u32],
         cohorts in events(prop::collection::btree_set(0..1_000u32, 0..30)),
     ) {
