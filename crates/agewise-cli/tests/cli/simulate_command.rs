@@ -1,8 +1,6 @@
 //! `agewise simulate` from the outside: its folder, its figures, its resuming, and how it fails.
 
-mod common;
-
-use common::{Outcome, files, folder};
+use crate::common::{Outcome, files, folder};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -196,7 +194,8 @@ fn interrupted_it_ends_with_what_there_is() -> Outcome {
         let mut child =
             command(&here, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let begin = std::time::Instant::now();
-        while common::compare::logged(&here.join(signal)) == 0 && child.try_wait()?.is_none() {
+        while crate::common::compare::logged(&here.join(signal)) == 0 && child.try_wait()?.is_none()
+        {
             assert!(begin.elapsed().as_secs() < 120, "nothing was logged");
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

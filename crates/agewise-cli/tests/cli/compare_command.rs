@@ -1,9 +1,7 @@
 //! `agewise compare` from the outside: its folder, its report, its options, and how it fails.
 
-mod common;
-
-use common::compare::{SMALL, assert_same, command, compare, small, succeeds};
-use common::{Outcome, files, folder};
+use crate::common::compare::{SMALL, assert_same, command, compare, small, succeeds};
+use crate::common::{Outcome, files, folder};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

@@ -1,11 +1,9 @@
 //! `agewise compare` when it is stopped, killed or its files are damaged: it goes on, and nothing is lost.
 
-mod common;
-
-use common::compare::{
+use crate::common::compare::{
     FIELD, SMALL, assert_same, command, compare, logged, long, small, succeeds, wait_for,
 };
-use common::{Outcome, folder};
+use crate::common::{Outcome, folder};
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;

@@ -1,9 +1,6 @@
 //! The first try of docs/deployment.md, with the real binary: its commands work as they are written.
-#![cfg(unix)]
 
-mod common;
-
-use common::{Outcome, folder};
+use crate::common::{Outcome, folder};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! The real binary, from the outside: what it prints, what it writes, how it fails.
 
-mod common;
-
-use common::{Outcome, folder};
+use crate::common::{Outcome, folder};
 use serde_json::Value;
 use std::fs;
 use std::process::{Command, Output, Stdio};

@@ -1,8 +1,6 @@
 //! The documentation is true: the commands of the tutorial work as they are written, and links lead somewhere.
 
-mod common;
-
-use common::{Outcome, folder};
+use crate::common::{Outcome, folder};
 use std::fs;
 use std::path::{Path, PathBuf};
 

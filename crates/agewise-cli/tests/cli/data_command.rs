@@ -1,14 +1,12 @@
 //! `agewise data` from the outside, and downloads from a server of our own.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
 
-mod common;
-
+use crate::common::{Outcome, folder};
 use agewise_train::data::{
     CATALOGUE, CatalogueEntry, Checksum, ContentFile, Holds, ImageShape, Layout, PublishedFile,
     Subset, digest_of,
 };
 use agewise_train::data::{FetchError, FetchStep, Fetched, fetch};
-use common::{Outcome, folder};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fs;

@@ -1,0 +1,13 @@
+//! The `agewise` command from the outside. One program, so that tests which wait overlap.
+
+mod common;
+mod compare_command;
+mod compare_resume;
+mod data_command;
+#[cfg(unix)]
+mod deployment_command;
+#[cfg(unix)]
+mod deployment_faults;
+mod docs;
+mod simulate_command;
+mod theory_command;
