@@ -7,17 +7,34 @@ use crate::record::{Record, RoundRow};
 use crate::results::Results;
 use crate::speeds::SpeedDistribution;
 use crate::summary::Summary;
-use agewise_core::Result;
+use agewise_core::{Error, Result};
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 
-/// A text that may contain commas.
-pub(super) fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.into()
+/// A table with a header, in memory.
+pub(super) struct CsvTable(csv::Writer<Vec<u8>>);
+
+impl CsvTable {
+    pub(super) fn new(columns: &[&str]) -> Result<Self> {
+        let mut table = Self(csv::Writer::from_writer(Vec::new()));
+        table.row(columns.iter().copied())?;
+        Ok(table)
     }
+
+    /// One more row, with as many cells as there are columns.
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<()> {
+        self.0.write_record(cells).map_err(|error| failed(&error))
+    }
+
+    /// The text of the file.
+    pub(super) fn finish(self) -> Result<String> {
+        let bytes = self.0.into_inner().map_err(|error| failed(error.error()))?;
+        String::from_utf8(bytes).map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &dyn Display) -> Error {
+    Error::new("table", error, "rows of text with a cell for each column")
 }
 
 /// A value, or an empty cell.
@@ -45,82 +62,95 @@ impl Results {
         let mut tables = vec![
             ("rounds.csv", self.rounds_csv()?),
             ("intervals.csv", self.intervals_csv()?),
-            ("windows.csv", windows_csv(summary)),
+            ("windows.csv", windows_csv(summary)?),
         ];
         if self.experiment.task().is_some() {
-            tables.push(("clients.csv", self.clients_csv()));
+            tables.push(("clients.csv", self.clients_csv()?));
         }
         Ok(tables)
     }
 
-    /// The first two cells of a run's lines.
-    fn cells(&self, record: &Record) -> String {
-        let policy = quoted(self.experiment.variants()[record.id.variant].name());
-        format!("{policy},{}", self.experiment.seed(record.id.seed).0)
+    /// The first two cells of a run's rows.
+    fn cells(&self, record: &Record) -> [String; 2] {
+        let policy = self.experiment.variants()[record.id.variant].name();
+        [policy.to_string(), self.experiment.seed(record.id.seed).0.to_string()]
     }
 
     /// Every round of every run.
     fn rounds_csv(&self) -> Result<String> {
-        let mut csv = String::from("policy,seed,round,");
-        csv += "available,selected,reported,forced,target_interval,sigma_so_far";
-        let trains = self.experiment.task().is_some();
+        let mut columns = vec!["policy", "seed", "round"];
+        columns.extend([
+            "available",
+            "selected",
+            "reported",
+            "forced",
+            "target_interval",
+            "sigma_so_far",
+        ]);
+        if self.experiment.task().is_some() {
+            columns.extend(["rejected", "training_loss", "accuracy", "loss", "bytes_moved"]);
+        }
         // The simulated time only where some clients are faster than others.
         let timed = self.experiment.speeds() != SpeedDistribution::Equal;
-        csv += if trains { ",rejected,training_loss,accuracy,loss,bytes_moved" } else { "" };
-        csv += if timed { ",simulated_seconds\n" } else { "\n" };
+        columns.extend(timed.then_some("simulated_seconds"));
+        let mut table = CsvTable::new(&columns)?;
         for record in &self.records {
-            let cells = self.cells(record);
             let logs = record.training.iter().flat_map(|training| &training.logs);
             let mut logs = logs.map(Some).chain(std::iter::repeat(None));
             let (mut bytes, mut seconds) = (0, 0.0);
             for (round, (row, log)) in (1u64..).zip(record.rounds.iter().zip(&mut logs)) {
-                let _ = write!(csv, "{cells},{round},{}", round_cells(row));
+                let mut cells = self.cells(record).to_vec();
+                cells.push(round.to_string());
+                cells.extend(round_cells(row));
                 if let Some(log) = log {
                     bytes += self.experiment.bytes_of(log);
-                    let _ = write!(csv, ",{},{bytes}", training_cells(log));
+                    cells.extend(training_cells(log));
+                    cells.push(bytes.to_string());
                 }
                 if let Some(log) = log.filter(|_| timed) {
                     seconds += self.experiment.context(record.id.seed)?.seconds(log);
-                    let _ = write!(csv, ",{seconds:.3}");
+                    cells.push(format!("{seconds:.3}"));
                 }
-                csv.push('\n');
+                table.row(cells)?;
             }
         }
-        Ok(csv)
+        table.finish()
     }
 
     /// Every client of every training run.
-    fn clients_csv(&self) -> String {
-        let mut csv = String::from("policy,seed,client,samples,selections,age,accuracy\n");
+    fn clients_csv(&self) -> Result<String> {
+        let columns = ["policy", "seed", "client", "samples", "selections", "age", "accuracy"];
+        let mut table = CsvTable::new(&columns)?;
         for record in self.records.iter().filter(|record| !record.rounds.is_empty()) {
-            let cells = self.cells(record);
+            let [policy, seed] = self.cells(record);
             let clients = record.training.iter().flat_map(|training| &training.clients);
             for (number, client) in clients.enumerate() {
-                let (samples, selections, age) = (client.samples, client.selections, client.age);
+                let counts = [number as u64, client.samples, client.selections.into(), client.age];
+                let [number, samples, selections, age] = counts.map(|count| count.to_string());
                 let accuracy = optional(client.accuracy);
-                let _ = writeln!(csv, "{cells},{number},{samples},{selections},{age},{accuracy}");
+                table.row([&policy, &seed, &number, &samples, &selections, &age, &accuracy])?;
             }
         }
-        csv
+        table.finish()
     }
 
     /// Every X, over all seeds, beside its probability.
     fn intervals_csv(&self) -> Result<String> {
-        let mut csv = String::from("policy,interval,count,share,theory\n");
+        let mut table = CsvTable::new(&["policy", "interval", "count", "share", "theory"])?;
         for (place, variant) in self.experiment.variants().iter().enumerate() {
             let counts = self.interval_counts(place);
             let total: u64 = counts.values().sum();
             let theory = self.experiment.theory(place)?;
             let theory: BTreeMap<u64, f64> =
                 theory.into_iter().flat_map(|theory| theory.interval_distribution).collect();
-            let name = quoted(variant.name());
             for (interval, count) in counts {
-                let share = count as f64 / total as f64;
+                let share = (count as f64 / total as f64).to_string();
                 let expected = optional(theory.get(&interval));
-                let _ = writeln!(csv, "{name},{interval},{count},{share},{expected}");
+                let [interval, count] = [interval, count].map(|number| number.to_string());
+                table.row([variant.name(), &interval, &count, &share, &expected])?;
             }
         }
-        Ok(csv)
+        table.finish()
     }
 
     /// How often each X was seen by a variant, over all seeds.
@@ -163,29 +193,39 @@ impl Results {
     }
 }
 
-fn round_cells(row: &RoundRow) -> String {
+fn round_cells(row: &RoundRow) -> [String; 6] {
     let &RoundRow { available, selected, reported, forced, interval, sigma } = row;
-    let (available, forced, sigma) = (optional(available), u8::from(forced), optional(sigma));
-    format!("{available},{selected},{reported},{forced},{interval},{sigma}")
+    [
+        optional(available),
+        selected.to_string(),
+        reported.to_string(),
+        u8::from(forced).to_string(),
+        interval.to_string(),
+        optional(sigma),
+    ]
 }
 
-fn training_cells(log: &RoundLog) -> String {
+fn training_cells(log: &RoundLog) -> [String; 4] {
     let test = log.test.as_ref();
-    let accuracy = optional(test.and_then(TestScore::accuracy));
-    let loss = optional(test.and_then(|test| test.loss));
-    format!("{},{},{accuracy},{loss}", log.rejected(), optional(log.training_loss()))
+    [
+        log.rejected().to_string(),
+        optional(log.training_loss()),
+        optional(test.and_then(TestScore::accuracy)),
+        optional(test.and_then(|test| test.loss)),
+    ]
 }
 
 /// sqrt(Var Y)/T for every T.
-fn windows_csv(summary: &Summary) -> String {
-    let mut csv = String::from("policy,window,sd_over_window,half_width_95,theory\n");
+fn windows_csv(summary: &Summary) -> Result<String> {
+    let columns = ["policy", "window", "sd_over_window", "half_width_95", "theory"];
+    let mut table = CsvTable::new(&columns)?;
     for variant in &summary.policies {
-        let name = quoted(&variant.policy);
         for (window, sd) in &variant.window_sd {
             let theory = variant.theory.as_ref().and_then(|theory| theory.window_sd.get(window));
+            let [window, mean] = [window.to_string(), sd.mean.to_string()];
             let (half, theory) = (optional(sd.half_width), optional(theory));
-            let _ = writeln!(csv, "{name},{window},{},{half},{theory}", sd.mean);
+            table.row([&variant.policy, &window, &mean, &half, &theory])?;
         }
     }
-    csv
+    table.finish()
 }

@@ -1,15 +1,14 @@
 //! How long rounds of training took on this machine: `timing.csv`, the only file of a run directory that differs from
 //! run to run.
 
-use super::csv::quoted;
 use super::{RunDir, RunDirError, TIMING};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const COLUMNS: &str = "policy,seed,round,seconds,checkpoint_seconds,selection_seconds";
+const COLUMNS: [&str; 6] =
+    ["policy", "seed", "round", "seconds", "checkpoint_seconds", "selection_seconds"];
 
 /// The times of one round.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +21,7 @@ pub(super) struct RoundTimes {
 }
 
 /// The file while it is written, and what was measured by this process.
-pub(crate) struct Timing(Mutex<(File, Vec<Sums>)>);
+pub(crate) struct Timing(Mutex<(csv::Writer<File>, Vec<Sums>)>);
 
 /// Rounds of a variant, and the seconds of all of them and of their choices.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,9 +50,9 @@ impl Timing {
     /// Opens the file of a directory for so many variants, or begins it.
     pub(crate) fn open(dir: &RunDir, variants: usize) -> Result<Self, RunDirError> {
         let known = dir.read(TIMING)?.is_some_and(|text| !text.is_empty());
-        let mut file = dir.append(TIMING)?;
+        let mut file = csv::Writer::from_writer(dir.append(TIMING)?);
         if !known {
-            writeln!(file, "{COLUMNS}").map_err(|error| dir.failed(TIMING, error))?;
+            file.write_record(COLUMNS).map_err(|error| dir.failed(TIMING, error.into()))?;
         }
         Ok(Self(Mutex::new((file, vec![Sums::default(); variants]))))
     }
@@ -66,17 +65,20 @@ impl Timing {
         round: u64,
         times: RoundTimes,
     ) -> std::io::Result<()> {
-        let policy = quoted(name);
         let [whole, checkpoint, selection] =
             [times.round, times.checkpoint, times.selection].map(|time| time.as_secs_f64());
         // Most choices take microseconds.
-        let line = format!("{policy},{seed},{round},{whole:.6},{checkpoint:.6},{selection:.9}\n");
+        let numbers = [seed, round].map(|number| number.to_string());
+        let seconds =
+            [format!("{whole:.6}"), format!("{checkpoint:.6}"), format!("{selection:.9}")];
         // A thread that panicked had written nothing or a line.
         let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sums) = inner.1.get_mut(place) {
             sums.add(whole, selection);
         }
-        inner.0.write_all(line.as_bytes())
+        let cells = numbers.iter().chain(&seconds).map(String::as_str);
+        inner.0.write_record(std::iter::once(name).chain(cells))?;
+        inner.0.flush()
     }
 
     /// What this process measured of each variant.
@@ -96,29 +98,23 @@ pub struct MeanTimes {
 }
 
 /// By seed and round, the seconds of the round and of its choice.
-type Rounds<'a> = BTreeMap<(&'a str, &'a str), (f64, f64)>;
+type Rounds = BTreeMap<(u64, u64), (f64, f64)>;
 
 /// For each variant its mean times, as far as they are known from the text of the file.
 pub(crate) fn mean_times<'a>(
     text: &str,
     variants: impl Iterator<Item = &'a str>,
 ) -> Vec<Option<MeanTimes>> {
-    let columns = COLUMNS.split(',').count();
-    let mut rounds: BTreeMap<&str, Rounds<'_>> = BTreeMap::new();
-    for line in text.lines().skip(1) {
-        // From the right: a name may contain commas.
-        let cells: Vec<&str> = line.rsplitn(columns, ',').collect();
-        if let [selection, _, seconds, round, seed, policy] = cells[..]
-            && let (Ok(seconds), Ok(selection)) = (seconds.parse(), selection.parse())
-        {
-            // A round that was played again counts once.
-            rounds.entry(policy).or_default().insert((seed, round), (seconds, selection));
-        }
+    let mut rounds: BTreeMap<String, Rounds> = BTreeMap::new();
+    // A row that was cut off or damaged is left out.
+    for row in csv::Reader::from_reader(text.as_bytes()).into_deserialize().flatten() {
+        let (policy, seed, round, seconds, _, selection): (String, _, _, _, f64, _) = row;
+        // A round that was played again counts once.
+        rounds.entry(policy).or_default().insert((seed, round), (seconds, selection));
     }
     let of = |variant: &str| {
         let mut sums = Sums::default();
-        let mine = rounds.get(quoted(variant).as_str())?;
-        for &(seconds, choice) in mine.values() {
+        for &(seconds, choice) in rounds.get(variant)?.values() {
             sums.add(seconds, choice);
         }
         sums.means()
