@@ -1,7 +1,7 @@
 //! A disk that is full, and files that were damaged.
 
-use crate::ledger::Snapshot;
-use crate::processes::{Deployment, Process, models, until};
+use super::ledger::Snapshot;
+use super::processes::{Deployment, Process, models, until};
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! kill -9, of coordinator and clients, at any instant.
 
-use crate::ledger::Snapshot;
-use crate::processes::{Deployment, Process, agewise, client_name, models, until};
+use super::ledger::Snapshot;
+use super::processes::{Deployment, Process, agewise, client_name, models, until};
 use serde_json::Value;
 use std::fs;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Coordinators and clients as processes that do not outlive their test.
 
+use super::ledger::Ledger;
 use crate::common::folder;
-use crate::ledger::Ledger;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io;

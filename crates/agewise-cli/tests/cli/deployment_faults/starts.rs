@@ -1,6 +1,6 @@
 //! Starts that must not succeed, and stops in the middle.
 
-use crate::processes::{Deployment, agewise, until};
+use super::processes::{Deployment, agewise, until};
 use std::fs;
 use std::path::Path;
 use std::process::Output;
