@@ -152,6 +152,11 @@ impl<'a> CheckpointView<'a> {
 }
 
 impl Checkpoint {
+    /// Whether a file begins as ours do, and not as a safetensors file of another program, or of version 0.1.
+    pub fn is_one(bytes: &[u8]) -> bool {
+        bytes.get(8..).is_some_and(|header| header.starts_with(BEGINNING))
+    }
+
     /// Reads a file of ours with these tensors. One that was cut off, damaged or written by another program is an error.
     pub fn decode(bytes: &[u8], tensors: &[Tensor]) -> Result<Self> {
         check_sum(bytes)?;

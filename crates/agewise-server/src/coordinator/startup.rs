@@ -5,7 +5,7 @@ use super::auth::Authenticator;
 use super::error::CoordinatorError;
 use super::shared::Shared;
 use super::state_machine::{Driver, DriverDeps, WallClock};
-use super::storage::ledger::{Ledger, SCHEMA};
+use super::storage::ledger::{Ledger, OLDEST, SCHEMA};
 use super::storage::models::ModelStore;
 use super::storage::sketches::Sketches;
 use super::uploads::UpdateStore;
@@ -44,13 +44,13 @@ pub(super) fn prepare(
 ) -> Result<(Driver, fs::File), CoordinatorError> {
     let state = config.params.state.clone();
     let path = state.join(LEDGER);
-    if !options.resume && path.is_file() && open_ledger_to_read(&path)?.fact("id")?.is_some() {
+    if !options.resume && path.is_file() && Ledger::open_to_read(&path)?.fact("id")?.is_some() {
         let expected = "a folder without a run (--resume continues the one that is there)";
         return Err(agewise_core::Error::new("state", state.display(), expected).into());
     }
     make_private(&state)?;
     let lock = lock(&state)?;
-    let mut ledger = open_ledger(&path)?;
+    let mut ledger = open_and_migrate(&path)?;
     let has_run = ledger.fact("id")?.is_some();
     let has_models =
         fs::read_dir(state.join("models")).is_ok_and(|mut files| files.next().is_some());
@@ -99,33 +99,64 @@ pub(super) fn prepare(
     Ok((Driver::new(deps)?, lock))
 }
 
-/// The ledger in a file, or a new one; of this version.
+/// The ledger in a file, or a new one; of the newest version. Only the coordinator brings an older one there, as it keeps others away.
 pub(super) fn open_ledger(path: &Path) -> Result<Ledger, CoordinatorError> {
-    of_this_version(Ledger::open(path)?, path)
-}
-
-fn of_this_version(ledger: Ledger, path: &Path) -> Result<Ledger, CoordinatorError> {
-    let found = ledger.schema()?;
-    if found == Some(SCHEMA) {
-        return Ok(ledger);
+    let ledger = Ledger::open(path)?;
+    match version(&ledger, path)? {
+        SCHEMA => Ok(ledger),
+        older => Err(CoordinatorError::Corrupt(format!(
+            "{}: a ledger of version {older}, expected version {SCHEMA}: agewise coordinator --resume brings it there \
+             (docs/upgrading.md)",
+            path.display()
+        ))),
     }
-    let found =
-        found.map_or("without a version".to_string(), |found| format!("of version {found}"));
-    let shown = path.display();
-    Err(CoordinatorError::Corrupt(format!(
-        "{shown}: a ledger {found}, expected version {SCHEMA}: finish the run with the release that began it, or begin a new \
-         one in another folder (docs/upgrading.md)"
-    )))
 }
 
-/// The ledger in an existing file, read-only; another process may write to it.
+/// The ledger in a file, or a new one; one of an older version is brought to the newest.
+fn open_and_migrate(path: &Path) -> Result<Ledger, CoordinatorError> {
+    let mut ledger = Ledger::open(path)?;
+    version(&ledger, path)?;
+    if let Some(from) = ledger.migrate()? {
+        tracing::info!(from, to = SCHEMA, "the ledger was brought to the newest version");
+    }
+    Ok(ledger)
+}
+
+/// The ledger in an existing file, read-only; another process may write to it. Of one of an older version it is a copy, which was brought
+/// to the newest.
 pub(super) fn open_ledger_to_read(path: &Path) -> Result<Ledger, CoordinatorError> {
     if !path.is_file() {
         let expected = "a folder with the ledger of a run";
         let folder = path.parent().unwrap_or(path);
         return Err(agewise_core::Error::new("state", folder.display(), expected).into());
     }
-    of_this_version(Ledger::open_to_read(path)?, path)
+    let ledger = Ledger::open_to_read(path)?;
+    if version(&ledger, path)? == SCHEMA {
+        return Ok(ledger);
+    }
+    let mut copy = ledger.copy()?;
+    copy.migrate()?;
+    Ok(copy)
+}
+
+/// The version of a ledger, if this program knows it.
+fn version(ledger: &Ledger, path: &Path) -> Result<i64, CoordinatorError> {
+    let refuse = |found: String, what: &str| {
+        let shown = path.display();
+        Err(CoordinatorError::Corrupt(format!(
+            "{shown}: a ledger {found}, expected version {OLDEST} to {SCHEMA}: {what} (docs/upgrading.md)"
+        )))
+    };
+    match ledger.schema()? {
+        Some(version @ OLDEST..=SCHEMA) => Ok(version),
+        Some(newer) if newer > SCHEMA => {
+            refuse(format!("of version {newer}"), "use the release that wrote it, or a newer one")
+        }
+        Some(older) => {
+            refuse(format!("of version {older}"), "finish the run with the release that began it")
+        }
+        None => refuse("without a version".to_string(), "restore it from a backup"),
+    }
 }
 
 /// The secret from which all seeds of a run are derived: in a file of its own, as the ledger may be shown to others.

@@ -270,15 +270,41 @@ fn a_law_of_ones_own_cannot_be_deployed() {
     assert!(error.expected().contains("clients decide"), "{error}");
 }
 
-/// A ledger of another version is left alone, and the message says what to do.
+/// A ledger of a version that cannot be used is left alone, and the message says what to do.
 #[test]
 fn a_ledger_of_another_version_is_refused() {
-    let state = folder("audits-version");
-    drop(Admin::open(&state).unwrap());
-    ledger(&state).execute("UPDATE run SET value = 2 WHERE key = 'schema'", []).unwrap();
-    let error = Admin::open(&state).unwrap_err();
-    assert!(error.is_bad_input());
-    for part in ["version 2", "version 3", "docs/upgrading.md"] {
-        assert!(error.to_string().contains(part), "{part} in {error}");
+    for (change, parts) in [
+        ("UPDATE run SET value = 999", ["of version 999", "use the release that wrote it"]),
+        ("UPDATE run SET value = 1", ["of version 1", "the release that began it"]),
+        ("UPDATE run SET value = 2", ["of version 2", "agewise coordinator --resume"]),
+        ("UPDATE run SET key = 'other'", ["without a version", "restore it from a backup"]),
+    ] {
+        let state = folder("audits-version");
+        drop(Admin::open(&state).unwrap());
+        ledger(&state).execute(change, []).unwrap();
+        let error = Admin::open(&state).unwrap_err();
+        assert!(error.is_bad_input());
+        for part in parts.into_iter().chain(["docs/upgrading.md"]) {
+            assert!(error.to_string().contains(part), "{part} in {error}");
+        }
     }
+}
+
+/// The audit reads the ledger of a run of 0.1, finds nothing, and leaves the file alone.
+#[test]
+fn a_run_of_0_1_can_be_audited() {
+    let state = folder("audits-0-1");
+    let sql =
+        include_str!("../../src/coordinator/storage/ledger/migrations/fixtures/version-2.sql");
+    ledger(&state).execute_batch(sql).unwrap();
+    let audited = audit(&state, |_, _| {}).unwrap();
+    assert_eq!(audited.findings, []);
+    assert_eq!((audited.rounds, audited.clients, audited.draws.as_str()), (6, 4, "proven"));
+    assert!(audited.proofs > 0);
+    let version = "SELECT value FROM run WHERE key = 'schema'";
+    assert_eq!(count(&state, version), 2);
+    // What was changed in it is found as in any other ledger.
+    let change = "UPDATE joins SET age = age + 1 WHERE round = 3";
+    assert!(ledger(&state).execute(change, []).unwrap() > 0);
+    assert!(!audit(&state, |_, _| {}).unwrap().findings.is_empty());
 }

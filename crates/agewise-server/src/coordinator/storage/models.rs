@@ -3,15 +3,15 @@
 
 use super::ledger::{Ledger, ModelRow};
 use crate::coordinator::error::CoordinatorError;
-use crate::protocol::parameters::to_bytes;
+use crate::protocol::parameters::{from_bytes, to_bytes};
 use agewise_core::files::write_atomically;
 use agewise_train::aggregation::{Aggregator, AggregatorState};
-use agewise_train::checkpoint::{Checkpoint, CheckpointView, Metadata};
+use agewise_train::checkpoint::{Checkpoint, CheckpointView, Metadata, read_model};
 use agewise_train::model::Tensor;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The global model, as it is trained, sent and stored.
@@ -128,6 +128,13 @@ impl ModelStore {
     fn read(&self, row: &ModelRow) -> Result<Checkpoint, CoordinatorError> {
         let path = self.folder.join(&row.file);
         let bytes = fs::read(&path).map_err(CoordinatorError::file(&path))?;
+        if let Some(moments) = written_by_0_1(&path, &bytes, &row.sha256) {
+            let parameters = read_model(&bytes, &self.tensors)?;
+            let metadata = Metadata { round: row.version, ..self.metadata.clone() };
+            let server = named(&moments, parameters.len());
+            let (sketched, sketches) = (Vec::new(), Vec::new());
+            return Ok(Checkpoint { metadata, parameters, server, sketched, sketches });
+        }
         if Sha256::digest(&bytes).as_slice() != row.sha256 {
             let shown = path.display();
             let what = format!("{shown}: expected the bytes that were written");
@@ -151,6 +158,8 @@ impl ModelStore {
         for row in ledger.models()?.iter().skip(self.keep) {
             let path = self.folder.join(&row.file);
             if fs::remove_file(&path).is_ok() || !path.exists() {
+                // Only 0.1 has written one.
+                fs::remove_file(path.with_extension("server")).ok();
                 ledger.forget_model(row.version)?;
             }
         }
@@ -158,6 +167,78 @@ impl ModelStore {
     }
 }
 
+/// What 0.1 had beside a model in a file of its own, if it is 0.1 that wrote these bytes: the moments of the server. Its models have no
+/// metadata, and the checksum in the ledger covers both files.
+fn written_by_0_1(path: &Path, bytes: &[u8], sha256: &[u8]) -> Option<Vec<f32>> {
+    if Checkpoint::is_one(bytes) {
+        return None;
+    }
+    let moments = fs::read(path.with_extension("server")).unwrap_or_default();
+    let both = Sha256::new().chain_update(bytes).chain_update(&moments).finalize();
+    (both.as_slice() == sha256).then(|| from_bytes(&moments))
+}
+
+/// The moments of 0.1 by their names: one for each parameter is momentum, two are those of Adam.
+fn named(moments: &[f32], parameters: usize) -> AggregatorState {
+    let names: &[&str] = match moments.len().checked_div(parameters) {
+        Some(1) => &["momentum"],
+        Some(2) => &["first_moment", "second_moment"],
+        _ => &[],
+    };
+    let parts = names.iter().zip(moments.chunks(parameters.max(1)));
+    parts.map(|(name, part)| (name.to_string(), part.to_vec())).collect()
+}
+
 fn file_name(version: u64) -> String {
     format!("{version:08}.safetensors")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::Numbers;
+    use agewise_train::Task;
+
+    /// Two numbers in a file as 0.1 wrote it: tensors, and no metadata.
+    fn plain(values: [f32; 2]) -> Vec<u8> {
+        let tensors = Numbers::new(2).tensors();
+        let (name, shape) = (&tensors[0].name, &tensors[0].shape);
+        let header =
+            format!(r#"{{"{name}":{{"dtype":"F32","shape":{shape:?},"data_offsets":[0,8]}}}}"#);
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.bytes());
+        bytes.extend(to_bytes(&values));
+        bytes
+    }
+
+    #[test]
+    fn models_of_0_1_are_read_with_what_their_server_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let tensors = Numbers::new(2).tensors();
+        let path = folder.path().to_path_buf();
+        let store = ModelStore::open(path.clone(), 3, tensors, Metadata::default()).unwrap();
+        let model = plain([0.5, -2.0]);
+        fs::write(path.join(file_name(7)), &model).unwrap();
+        for (moments, names) in [
+            (vec![], vec![]),
+            (vec![1.0, 2.0], vec![("momentum", vec![1.0, 2.0])]),
+            (
+                vec![1.0, 2.0, 3.0, 4.0],
+                vec![("first_moment", vec![1.0, 2.0]), ("second_moment", vec![3.0, 4.0])],
+            ),
+        ] {
+            let moments = to_bytes(&moments);
+            fs::write(path.join("00000007.server"), &moments).unwrap();
+            let sha256 = Sha256::new().chain_update(&model).chain_update(&moments).finalize();
+            let row = ModelRow { version: 7, file: file_name(7), sha256: sha256.to_vec() };
+            let read = store.newest(std::slice::from_ref(&row)).unwrap();
+            assert_eq!((read.global.version, &**read.global.values), (7, &[0.5, -2.0][..]));
+            let named: AggregatorState =
+                names.into_iter().map(|(name, values)| (name.to_string(), values)).collect();
+            assert_eq!(read.aggregator, named);
+            // Another byte than those that were written.
+            fs::write(path.join("00000007.server"), [&moments[..], &[0]].concat()).unwrap();
+            assert!(store.newest(&[row]).is_err());
+        }
+    }
 }

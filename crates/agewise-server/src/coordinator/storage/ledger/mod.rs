@@ -2,9 +2,12 @@
 //!
 //! What the coordinator keeps in memory follows from the ledger, so a crash loses nothing that was answered. Writes are gathered in one
 //! transaction until [`Ledger::commit`], which is on disk when it returns; answers are sent after that.
+//!
+//! `migrations` says how to change the tables: an older ledger becomes one of the newest version.
 
 mod access;
 mod history;
+mod migrations;
 mod policy_state;
 mod queries;
 mod rounds;
@@ -12,16 +15,16 @@ mod rows;
 
 pub(crate) use access::TokenRow;
 pub(crate) use history::{PastClient, PastJoin, PastRound};
+pub(crate) use migrations::{OLDEST, SCHEMA};
 pub(crate) use queries::{RefusedCall, RoundSummary, WaitingClient};
 pub(crate) use rows::{
     ClientRow, JoinRow, ModelRow, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow,
 };
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use std::path::Path;
-
-/// The version of the schema; another one is not read.
-pub(crate) const SCHEMA: i64 = 3;
+use std::time::Duration;
 
 /// The ledger of a run.
 #[derive(Debug)]
@@ -31,20 +34,38 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger, or begins one.
+    /// Opens the ledger, of whatever version, or begins one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let db = Connection::open(path)?;
-        db.busy_timeout(std::time::Duration::from_secs(10))?;
+        db.busy_timeout(Duration::from_secs(10))?;
         db.pragma_update(None, "journal_mode", "wal")?;
         // In WAL mode this is what makes a commit survive a power cut, not only a crash.
         db.pragma_update(None, "synchronous", "full")?;
-        db.execute_batch(include_str!("schema.sql"))?;
-        let ledger = Self { db, writing: false };
-        ledger.db.execute(
-            "INSERT OR IGNORE INTO run (key, value) VALUES ('schema', ?1)",
-            params![SCHEMA],
-        )?;
+        let mut ledger = Self { db, writing: false };
+        if ledger.is_empty()? {
+            ledger.begin()?;
+        }
         Ok(ledger)
+    }
+
+    /// Whether nothing was written yet.
+    fn is_empty(&self) -> Result<bool> {
+        let tables = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'run'";
+        if self.db.query_row(tables, [], |row| row.get::<_, i64>(0))? == 0 {
+            return Ok(true);
+        }
+        self.db.query_row("SELECT COUNT(*) = 0 FROM run", [], |row| row.get(0))
+    }
+
+    /// Makes the tables, unless another process was faster.
+    fn begin(&mut self) -> Result<()> {
+        self.write()?;
+        if self.is_empty()? {
+            let db = self.write()?;
+            db.execute_batch(include_str!("schema.sql"))?;
+            db.execute("INSERT INTO run (key, value) VALUES ('schema', ?1)", params![SCHEMA])?;
+        }
+        self.commit()
     }
 
     /// Opens the ledger to read only, beside a coordinator that writes.
@@ -52,7 +73,19 @@ impl Ledger {
         use rusqlite::OpenFlags;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
-        db.busy_timeout(std::time::Duration::from_secs(10))?;
+        db.busy_timeout(Duration::from_secs(10))?;
+        Ok(Self { db, writing: false })
+    }
+
+    /// A copy in memory: what is done to it is not done to the file.
+    pub(crate) fn copy(&self) -> Result<Self> {
+        let mut db = Connection::open_in_memory()?;
+        // All pages in one step: one state of the ledger, also while a coordinator writes.
+        Backup::new(&self.db, &mut db)?.run_to_completion(
+            i32::MAX,
+            Duration::from_millis(10),
+            None,
+        )?;
         Ok(Self { db, writing: false })
     }
 
