@@ -10,6 +10,7 @@
 //! - [`AgeLaw`], [`Laws`]: with which probability a client of some age takes part (Theorem 2).
 //! - [`Policy`], [`LocalRule`], [`POLICIES`]: the coordinator's and the client's side of every policy.
 //! - [`Population`]: clients that are admitted, leave and change size.
+//! - [`Failures`]: when a client that did not deliver may be asked again.
 //! - [`Selector`]: a policy at work on a population, round by round.
 //! - [`PolicyVariant`]: a policy with its name, first ages and weighting; also one of your own.
 //! - [`theory`]: Theorems 1 to 5 and what follows.
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod ages;
+mod backoff;
 mod calibration;
 mod error;
 pub mod files;
@@ -36,6 +38,7 @@ pub mod theory;
 mod weighting;
 
 pub use ages::Ages;
+pub use backoff::{FailedClient, Failures};
 pub use calibration::Calibrator;
 pub use error::{Error, Result};
 pub use law::{

@@ -1,18 +1,21 @@
-//! The clients of a run as selection sees them: their sizes, their ages, what they reported, and who has left.
+//! The clients of a run as selection sees them: their sizes, their ages, what they reported, who has left, and who failed.
 //!
 //! Clients are numbered in the order in which they are admitted, and a number is never used again. Admitting a client,
 //! a departure and another size cost a constant time, however many clients there are.
 
 use crate::ages::Ages;
+use crate::backoff::{FailedClient, FailureTable, Failures};
 use crate::error::{Error, Result};
+use crate::policy::Policy;
 use crate::random::Seed;
 use crate::reports::{Report, Reports};
 use crate::round::{Availability, Round};
 use crate::setting::{Setting, check_length};
 use crate::sizes::Sizes;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
-/// The clients of a run: sizes, ages, what they reported, who has left.
+/// The clients of a run: sizes, ages, what they reported, who has left, who failed.
 ///
 /// ```
 /// use agewise_core::{Ages, Population, SettingParams};
@@ -33,6 +36,7 @@ pub struct Population {
     reports: Reports,
     /// Who has left; as long as the highest number of those who have.
     left: Vec<bool>,
+    failures: FailureTable,
     /// The clients with which the run began.
     first_clients: u32,
 }
@@ -41,8 +45,8 @@ impl Population {
     /// The clients of a setting, of these ages. No client has reported or left.
     pub fn new(setting: Setting, ages: Ages) -> Result<Self> {
         check_length("ages", ages.clients() as usize, setting.clients())?;
-        let (reports, left) = (Reports::default(), Vec::new());
-        Ok(Self { first_clients: setting.clients(), setting, ages, reports, left })
+        let (reports, left, failures) = Default::default();
+        Ok(Self { first_clients: setting.clients(), setting, ages, reports, left, failures })
     }
 
     /// One more client, with this size and this age in the present round; returns its number, which is the number of
@@ -135,25 +139,83 @@ impl Population {
         (0..).zip(&self.left).filter(|(_, left)| **left).map(|(client, _)| client)
     }
 
-    /// The present round as a policy sees it.
+    /// The failures of a client since it was last credited.
+    pub fn failures(&self, client: u32) -> Failures {
+        self.failures.of(client)
+    }
+
+    /// The clients that have failed since they were last credited, in increasing order.
+    pub fn failed(&self) -> impl Iterator<Item = (u32, Failures)> {
+        self.failures.failed()
+    }
+
+    /// The present round with the clients that are there, whether they have to wait because they failed or not.
     pub fn view<'a>(&'a self, seed: Seed, availability: Availability<'a>) -> Result<Round<'a>> {
         let Self { setting, ages, reports, .. } = self;
         Ok(Round::new(setting, seed, ages, availability, reports)?.without(&self.left))
     }
 
-    /// Ends the round: these clients are credited, so their age is 0; all others grow older. What they report is kept.
+    /// The present round as a policy sees it: without the clients that have to wait because they failed.
     ///
-    /// An unknown client, one that reports twice and a figure that is not finite are errors; nothing is changed then.
-    pub fn finish(&mut self, accepted: &[Report<'_>]) -> Result<()> {
+    /// Places for which there are too few other clients go to the first of those that wait, unless clients decide
+    /// alone: they keep to the rule. A policy whose rounds are independent gives no place back, so with it a
+    /// client that fails is asked no more often than others, and nobody has to wait.
+    pub fn view_for<'a>(
+        &'a self,
+        policy: &dyn Policy,
+        seed: Seed,
+        availability: Availability<'a>,
+    ) -> Result<Round<'a>> {
+        let round = self.view(seed, availability)?;
+        if !self.setting.backoff() || policy.rounds_are_independent() {
+            return Ok(round);
+        }
+        Ok(round.eligible_only(&self.failures, policy.local_rule().is_none()))
+    }
+
+    /// Ends the round: these clients are credited, so their age is 0; all others grow older. What they report is kept.
+    /// The failed were asked and did not deliver: each of them has one more failure in a row.
+    ///
+    /// An unknown client, one that reports or fails twice, one that did both, and a figure that is not finite are errors;
+    /// nothing is changed then.
+    pub fn finish(&mut self, accepted: &[Report<'_>], failed: &[u32]) -> Result<()> {
+        self.check_failed(accepted, failed)?;
         // Those of a simulation that does not train have no figures, and there are many of them.
         let plain = accepted.iter().all(Report::is_plain);
         if !plain {
             self.reports.check_new(accepted)?;
         }
+        let round = self.round();
         let credited: Vec<u32> = accepted.iter().map(|report| report.client).collect();
         self.ages.advance(&credited)?;
         if !plain {
             self.reports.record_all(accepted);
+        }
+        for client in credited {
+            self.failures.set(client, Failures::NONE);
+        }
+        for &client in failed {
+            let interval = self.setting.interval_of(client);
+            self.failures.set(client, self.failures.of(client).and_one_more(round, interval));
+        }
+        Ok(())
+    }
+
+    /// Checks that the failed are clients that did not report, each of them once.
+    fn check_failed(&self, accepted: &[Report<'_>], failed: &[u32]) -> Result<()> {
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let mut seen: BTreeSet<u32> = accepted.iter().map(|report| report.client).collect();
+        for &client in failed {
+            let expected = if client >= self.clients() {
+                format!("clients from 0 to {}", self.clients() - 1)
+            } else if seen.insert(client) {
+                continue;
+            } else {
+                "each client at most once, and none that was accepted".to_string()
+            };
+            return Err(Error::new("failed", client, expected));
         }
         Ok(())
     }
@@ -205,6 +267,9 @@ pub struct PopulationState {
     /// The target interval, where it is not n/m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<f64>,
+    /// The clients that have failed since they were last credited, in increasing order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedClient>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -222,12 +287,13 @@ impl Population {
             left: self.left().collect(),
             sizes: self.setting.sizes().each().map(<[f64]>::to_vec),
             interval: self.setting.own_interval(),
+            failed: self.failures.state(),
         }
     }
 
     /// The same population at the time of a state, which must be one of a run that began as this one.
     pub fn restored(&self, state: PopulationState) -> Result<Self> {
-        let PopulationState { ages, reports, admitted, left, sizes, interval } = state;
+        let PopulationState { ages, reports, admitted, left, sizes, interval, failed } = state;
         let clients = self.first_clients.saturating_add(admitted);
         check_length("ages", ages.clients() as usize, clients)?;
         if reports.longest() > clients as usize {
@@ -244,8 +310,18 @@ impl Population {
         check_length("sizes", setting.clients() as usize, clients)?;
         setting.set_interval(interval)?;
         let first_clients = self.first_clients;
-        let mut population = Self { setting, ages, reports, left: Vec::new(), first_clients };
+        let (none_left, failures) = Default::default();
+        let mut population =
+            Self { setting, ages, reports, left: none_left, failures, first_clients };
         left.into_iter().try_for_each(|client| population.leave(client))?;
+        let clients: Vec<u32> = failed.iter().map(|failed| failed.client).collect();
+        population.check_failed(&[], &clients)?;
+        for failed in failed {
+            if failed.in_a_row == 0 {
+                return Err(Error::new("failed", "0 failures in a row", "1 or more"));
+            }
+            population.failures.set(failed.client, failed.into());
+        }
         Ok(population)
     }
 }
@@ -273,7 +349,7 @@ mod tests {
         assert_eq!(there(&population, Availability::Only(&mask)), [0, 4]);
         assert!(!population.view(Seed(1), Availability::Everyone).unwrap().everyone_is_available());
         assert_eq!(population.left().collect::<Vec<_>>(), [1]);
-        population.finish(&[Report::plain(3)]).unwrap();
+        population.finish(&[Report::plain(3)], &[]).unwrap();
         assert_eq!(population.ages().iter().collect::<Vec<_>>(), [1, 1, 1, 0, 1]);
     }
 

@@ -1,6 +1,7 @@
 //! One round as a policy sees it, and the checks of what a policy answers.
 
 use crate::ages::Ages;
+use crate::backoff::FailureTable;
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 use crate::random::{Draws, Seed, Stream};
@@ -44,6 +45,16 @@ pub struct Round<'a> {
     reports: &'a Reports,
     /// Who has left for good; clients beyond the end of the list have not.
     left: &'a [bool],
+    /// The failures of clients, where those that failed again and again are asked less often.
+    backoff: Option<Backoff<'a>>,
+}
+
+/// Which clients may not be asked yet.
+#[derive(Debug, Clone, Copy)]
+struct Backoff<'a> {
+    failures: &'a FailureTable,
+    /// Clients up to this place in the order of their first eligible rounds, and then of their numbers, may be asked.
+    last: (u64, u32),
 }
 
 impl<'a> Round<'a> {
@@ -59,12 +70,37 @@ impl<'a> Round<'a> {
         if let Availability::Only(mask) = availability {
             check_length("available", mask.len(), setting.clients())?;
         }
-        Ok(Self { seed, ages, setting, availability, reports, left: &[] })
+        Ok(Self { seed, ages, setting, availability, reports, left: &[], backoff: None })
     }
 
     /// The same without the clients that have left.
     pub(crate) fn without(self, left: &'a [bool]) -> Self {
         Self { left, ..self }
+    }
+
+    /// The same without the clients that have failed and may not be asked yet.
+    ///
+    /// With `fill`, places for which there is no eligible client go to the first of those that wait, because a
+    /// place that is left empty delivers nothing for sure.
+    pub(crate) fn eligible_only(self, failures: &'a FailureTable, fill: bool) -> Self {
+        let now = self.number();
+        let with = |last| Self { backoff: Some(Backoff { failures, last }), ..self };
+        let mut waiting: Vec<(u64, u32)> = failures.waiting(now).collect();
+        if waiting.is_empty() {
+            return self;
+        }
+        let eligible = with((now, u32::MAX));
+        waiting.retain(|&(_, client)| self.is_available(client));
+        if !fill || waiting.is_empty() {
+            return eligible;
+        }
+        let places = self.setting.cohort() as usize;
+        let missing = places - eligible.available().take(places).count();
+        if missing == 0 {
+            return eligible;
+        }
+        let last = missing.min(waiting.len()) - 1;
+        with(*waiting.select_nth_unstable(last).1)
     }
 
     /// The number of the round, from 0.
@@ -96,25 +132,39 @@ impl<'a> Round<'a> {
     pub fn everyone_is_available(&self) -> bool {
         let nobody_left = !self.left.contains(&true);
         nobody_left
+            && self.backoff.is_none()
             && match self.availability {
                 Availability::Everyone => true,
                 Availability::Only(mask) => mask.iter().all(|&available| available),
             }
     }
 
-    /// The available clients, in increasing order.
+    /// The available clients, in increasing order: those that are there, have not left, and do not have to wait because
+    /// they failed.
     pub fn available(&self) -> impl Iterator<Item = u32> + Clone + use<'a> {
         let round = *self;
         (0..self.setting.clients()).filter(move |&client| round.is_available(client))
     }
 
-    /// Whether a client of the setting is there and has not left.
+    /// Whether a client of the setting is there, has not left and may be asked.
     fn is_available(&self, client: u32) -> bool {
+        self.is_there(client) && self.may_be_asked(client)
+    }
+
+    fn is_there(&self, client: u32) -> bool {
         let there = match self.availability {
             Availability::Everyone => true,
             Availability::Only(mask) => mask[client as usize],
         };
         there && !self.has_left(client)
+    }
+
+    /// Whether a client does not have to wait because it failed.
+    fn may_be_asked(&self, client: u32) -> bool {
+        let may = |backoff: Backoff<'_>| {
+            (backoff.failures.of(client).eligible_from(), client) <= backoff.last
+        };
+        self.backoff.is_none_or(may)
     }
 
     fn has_left(&self, client: u32) -> bool {
@@ -156,8 +206,10 @@ impl<'a> Round<'a> {
                 "clients in increasing order".to_string()
             } else if self.has_left(client) {
                 "a client that has not left".to_string()
-            } else if !self.is_available(client) {
+            } else if !self.is_there(client) {
                 "an available client".to_string()
+            } else if !self.may_be_asked(client) {
+                "a client that does not have to wait after its failures".to_string()
             } else if draws == 0 {
                 "clients that were drawn once or more".to_string()
             } else {
@@ -173,10 +225,13 @@ impl<'a> Round<'a> {
         Ok(())
     }
 
-    /// The client that has to take part if no client takes part: a random one of those that are available.
+    /// The client that has to take part if no client takes part: a random one of those that are available, or, if all
+    /// have to wait because they failed, of those.
     pub fn forced_client(&self) -> Option<u32> {
         let draws = self.draws(Stream::FORCED);
-        self.available().min_by_key(|&client| draws.of(u64::from(client)))
+        let draw = |client: &u32| draws.of(u64::from(*client));
+        let there = || (0..self.setting.clients()).filter(|&client| self.is_there(client));
+        self.available().min_by_key(draw).or_else(|| there().min_by_key(draw))
     }
 
     /// The weights of a cohort, or of those of its members that reported.

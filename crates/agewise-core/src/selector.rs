@@ -1,7 +1,8 @@
 //! A run of a policy: a population, its rounds and its weights in one place.
 //!
 //! Round by round: [`Selector::select`] names the cohort of the present round, and
-//! [`Selector::finish`] ends it with the reports that were accepted. Between two calls clients may be admitted, leave or
+//! [`Selector::finish`] ends it with the reports that were accepted ([`Selector::finish_with_failures`] also says which
+//! clients were asked and did not deliver). Between two calls clients may be admitted, leave or
 //! change their size. What a run is made of, beside its configuration, is in [`SelectorState`]; a selector that gets it
 //! back goes on exactly as the first would have, because all randomness is a function of (seed, round, client).
 
@@ -46,7 +47,7 @@ impl Cohort {
 /// What has to be kept to continue a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SelectorState {
-    /// Ages, reports, and how the population has changed since the beginning.
+    /// Ages, failures, reports, and how the population has changed since the beginning.
     pub population: PopulationState,
     /// What the policy remembers beyond that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -115,7 +116,7 @@ impl Selector {
     /// A cohort of which a client is unknown, has left, is not available or comes twice, or that is not in increasing
     /// order, is an error that names the policy.
     pub fn select(&mut self, availability: Availability<'_>) -> Result<Cohort> {
-        let round = self.population.view(self.seed, availability)?;
+        let round = self.population.view_for(&*self.policy, self.seed, availability)?;
         let (picks, forced) = round.choose(&mut *self.policy, &self.name)?;
         let weights = round.weigh(&*self.policy, self.weighting, &picks);
         let (clients, draws) = picks.into_iter().map(|pick| (pick.client, pick.draws)).unzip();
@@ -144,7 +145,8 @@ impl Selector {
         let seeds = Draws::new(self.seed, REDRAW, self.round());
         let mut mean = vec![0.0; self.population.clients() as usize];
         for redraw in 0..u64::from(redraws) {
-            let round = self.population.view(Seed(seeds.of(redraw).bits()), availability)?;
+            let seed = Seed(seeds.of(redraw).bits());
+            let round = self.population.view_for(&*self.policy, seed, availability)?;
             let (picks, _) = round.choose(&mut *self.policy, &self.name)?;
             let weights = round.weigh(&*self.policy, self.weighting, &picks);
             for (pick, weight) in picks.iter().zip(weights) {
@@ -156,10 +158,20 @@ impl Selector {
 
     /// Ends the round: accepted clients are credited, so their age is 0; all others grow older.
     ///
-    /// A client that was selected and never reported keeps its age and comes back soon. An unknown
-    /// client, one that reports twice and a figure that is not finite are errors; nothing is changed then.
+    /// A client that was selected and never reported keeps its age and comes back soon: a caller that can say that it
+    /// failed uses [`Selector::finish_with_failures`]. An unknown client, one that reports twice and a figure that is
+    /// not finite are errors; nothing is changed then.
     pub fn finish(&mut self, accepted: &[Report<'_>]) -> Result<()> {
-        self.population.finish(accepted)?;
+        self.finish_with_failures(accepted, &[])
+    }
+
+    /// Ends the round as [`Selector::finish`] does. The failed were asked and did not deliver: they keep their ages, may
+    /// be asked again in the next round after a first failure, and have to wait longer after each further
+    /// one in a row ([`Failures`](crate::Failures)).
+    ///
+    /// An unknown client and one that comes twice, in one list or in both, are errors too; nothing is changed then.
+    pub fn finish_with_failures(&mut self, accepted: &[Report<'_>], failed: &[u32]) -> Result<()> {
+        self.population.finish(accepted, failed)?;
         self.policy.finished(self.population.setting(), accepted);
         Ok(())
     }
@@ -254,7 +266,7 @@ impl Selector {
 
     /// The present round as the policy sees it.
     pub fn view<'a>(&'a self, availability: Availability<'a>) -> Result<Round<'a>> {
-        self.population.view(self.seed, availability)
+        self.population.view_for(&*self.policy, self.seed, availability)
     }
 
     /// The clients.

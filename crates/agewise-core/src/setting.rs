@@ -45,6 +45,8 @@ pub struct SettingParams {
     pub interval: Option<f64>,
     /// The rule for an empty cohort.
     pub empty_cohort: EmptyCohort,
+    /// Whether clients that fail again and again are asked less often ([`Failures`](crate::Failures)).
+    pub backoff: bool,
 }
 
 impl SettingParams {
@@ -58,6 +60,7 @@ impl SettingParams {
             rates: None,
             interval: None,
             empty_cohort: EmptyCohort::default(),
+            backoff: true,
         }
     }
 
@@ -79,8 +82,9 @@ impl SettingParams {
             check_rates(rates, clients, cohort)?;
         }
         let rates = self.rates.map(Arc::from);
-        let empty_cohort = self.empty_cohort;
-        let mut setting = Setting { cohort, max_age, sizes, rates, interval: None, empty_cohort };
+        let (empty_cohort, backoff) = (self.empty_cohort, self.backoff);
+        let mut setting =
+            Setting { cohort, max_age, sizes, rates, interval: None, empty_cohort, backoff };
         setting.set_interval(self.interval)?;
         Ok(setting)
     }
@@ -96,6 +100,7 @@ pub struct Setting {
     /// The target interval, where it is not n/m.
     interval: Option<f64>,
     empty_cohort: EmptyCohort,
+    backoff: bool,
 }
 
 impl Setting {
@@ -122,6 +127,19 @@ impl Setting {
     /// The rule for an empty cohort.
     pub fn empty_cohort(&self) -> EmptyCohort {
         self.empty_cohort
+    }
+
+    /// Whether clients that fail again and again are asked less often.
+    pub fn backoff(&self) -> bool {
+        self.backoff
+    }
+
+    /// The target number of rounds between two selections of one client.
+    pub fn interval_of(&self, client: u32) -> f64 {
+        match &self.rates {
+            Some(rates) => 1.0 / rates[client as usize],
+            None => self.interval(),
+        }
     }
 
     /// The target number of rounds between two selections: n/m unless it was set.

@@ -5,6 +5,7 @@
 mod against_simulation;
 mod bad_input;
 mod common;
+mod failures;
 mod field;
 mod notes;
 mod own_rates;

@@ -51,7 +51,7 @@ fn figure(client: u32, round: u64, index: u64) -> f32 {
     ((u64::from(client) * 37 + round * 11 + index * 101) % 97) as f32 / 97.0 + 0.01
 }
 
-/// Plays a round in which some are there and some report.
+/// Plays a round in which some are there, some of those report, and the others fail.
 fn play(selector: &mut Selector, there: u64, reported: u64) -> Vec<u32> {
     let round = selector.round();
     let mask: Vec<bool> =
@@ -70,7 +70,10 @@ fn play(selector: &mut Selector, there: u64, reported: u64) -> Vec<u32> {
             sketch: Some(sketch),
         })
         .collect();
-    selector.finish(&reports).unwrap();
+    let came: Vec<u32> = reports.iter().map(|report| report.client).collect();
+    let failed: Vec<u32> =
+        cohort.clients.iter().copied().filter(|client| !came.contains(client)).collect();
+    selector.finish_with_failures(&reports, &failed).unwrap();
     cohort.clients
 }
 

@@ -72,6 +72,7 @@ impl Selection {
             left: left.map(|(client, _)| client).collect(),
             sizes,
             interval: None,
+            failed: Vec::new(),
         };
         selector.restore(SelectorState { population, policy })?;
         let mut waiting = BTreeMap::new();
