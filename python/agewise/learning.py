@@ -125,7 +125,8 @@ def load_data(
     ``fashion-mnist``, ``cifar-10`` or ``cifar-100``.
 
     The files are searched in ``folder``, in the folder of the environment variable AGEWISE_DATA,
-    and in the default folder of ``agewise data fetch``.
+    and in the default folder of ``agewise data fetch``. Files that are not those that were
+    published, as far as their checksums are known, are loaded with a warning.
 
     >>> digits = load_data()
     >>> digits.train, len(digits.test)

@@ -2,15 +2,17 @@
 
 use crate::errors::{bad_input, data, renamed};
 use agewise::selection::{Error, Seed};
-use agewise::train::data::folders;
 use agewise::train::data::{
-    ImageShape, Images as LearnImages, PartitionParams, PixelNormalization, PixelScale, load,
+    AlteredFile, ImageShape, Images as LearnImages, PartitionParams, PixelNormalization,
+    PixelScale, folders, load,
 };
 use agewise::train::local::Samples;
 use numpy::{
     IntoPyArray, PyArray1, PyArray2, PyArray4, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray4,
 };
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -135,9 +137,19 @@ pub(crate) fn load_data(
     let scale: PixelScale = scale.parse().map_err(bad_input)?;
     let loaded = py.detach(|| load(name, &folders(folder.as_deref())));
     let dataset = loaded.map_err(|error| data(error, "name", "folder"))?;
+    warn_of_altered(py, &dataset.altered, 2)?;
     // Test images have the scale of the training images.
     let table = Arc::new(PixelNormalization::new(scale, &dataset.train));
     Ok((Images::new(dataset.train, Arc::clone(&table)), Images::new(dataset.test, table)))
+}
+
+/// Warns of files that are not those that were published, at the line so many calls up.
+pub(crate) fn warn_of_altered(py: Python<'_>, altered: &[AlteredFile], calls: i32) -> PyResult<()> {
+    for file in altered {
+        let text = CString::new(file.to_string())?;
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, calls)?;
+    }
+    Ok(())
 }
 
 /// The assignment of images to clients.

@@ -1,5 +1,6 @@
 //! Experiments: [`Job`] can be played, [`Outcome`] is the result.
 
+use crate::data::warn_of_altered;
 use crate::errors::{bad_input, experiment as failed, in_python, read_params};
 use crate::interrupt::interruptible;
 use agewise::experiment::presets::{Preset, presets as all_presets};
@@ -177,6 +178,8 @@ impl Job {
         let threads = threads.unwrap_or_else(cores).max(1);
         let stop = AtomicBool::new(false);
         let experiment = py.detach(|| self.experiment()).map_err(failed)?;
+        // The caller of the function that calls the function that plays.
+        warn_of_altered(py, experiment.altered_data(), 3)?;
         let teller = Teller {
             experiment: &experiment,
             progress,

@@ -255,6 +255,26 @@ def test_bad_input_is_named(
     refused(lambda: call(digits), message)
 
 
+def test_altered_data_are_used_and_warned_of(tmp_path: Path) -> None:
+    def write(name: str, *shape: int) -> None:
+        header = bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape)
+        values = np.arange(np.prod(shape), dtype=np.uint64) % 10
+        (tmp_path / name).write_bytes(header + values.astype(np.uint8).tobytes())
+
+    for name, count in (("train", 60_000), ("t10k", 10_000)):
+        write(f"{name}-images-idx3-ubyte", count, 28, 28)
+        write(f"{name}-labels-idx1-ubyte", count)
+    with pytest.warns(UserWarning, match="SHA-256 .*`agewise data fetch mnist`") as caught:
+        assert len(agewise.load_data("mnist", tmp_path).train) == 60_000
+    assert len(caught) == 4 and caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="is not that of the published mnist") as caught:
+        agewise.compare(
+            data="mnist", data_folder=tmp_path, model="softmax", local_work="1 steps",
+            policies=["random"], rounds=1, seeds=1, out=tmp_path / "run", progress=False,
+        )  # fmt: skip
+    assert caught[0].filename == __file__
+
+
 def test_a_missing_data_set_is_an_os_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGEWISE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))

@@ -17,7 +17,7 @@ use crate::run::SelectionSpec;
 use crate::world::{OLDEST, WorldSelector};
 use agewise_core::metrics::MeanWeights;
 use agewise_core::{Laws, Policy, Ranking, Result, Start, Weighting};
-use by_age::{ByAge, Rule};
+use by_age::{ByAge, SelectionRule};
 use generic::Generic;
 use random::Random;
 use round::{AgeCounts, RoundMetrics, RoundSelection, Weighing};
@@ -41,7 +41,7 @@ fn first_ages(spec: &SelectionSpec, policy: &dyn Policy) -> Vec<u64> {
 }
 
 pub(crate) enum Engine {
-    ByAge { engine: Box<ByAge>, rule: Rule },
+    ByAge { engine: Box<ByAge>, rule: SelectionRule },
     Random(Box<Random>),
     Generic(Box<Generic>),
 }
@@ -51,7 +51,7 @@ impl Engine {
     pub(crate) fn new(spec: &SelectionSpec, means: MeanWeights) -> Result<(Self, AgeCounts)> {
         let (world, weighting, warmup) = (spec.world, spec.policy.weighting(), spec.warmup);
         let policy = spec.policy.build(&spec.setting)?;
-        let rule = Rule::of(policy.plan()).filter(|_| weighting != Weighting::Unbiased);
+        let rule = SelectionRule::of(policy.plan()).filter(|_| weighting != Weighting::Unbiased);
         let Some(rule) = rule else {
             let (setting, newcomers) = (spec.setting.clone(), spec.newcomers()?);
             let everyone = setting.clients() + newcomers.len() as u32;
@@ -66,7 +66,7 @@ impl Engine {
             by_size: weighting == Weighting::DataSize && !everyone.sizes().are_equal(),
             known_means: means == MeanWeights::Alike,
         };
-        let engine = if let Rule::Ranked(Ranking::Random) = rule {
+        let engine = if let SelectionRule::Ranked(Ranking::Random) = rule {
             Self::Random(Box::new(Random::new(everyone, world, weighing, warmup, ages)))
         } else {
             let engine = Box::new(ByAge::new(everyone, world, weighing, warmup, ages));
@@ -100,7 +100,7 @@ impl Engine {
         match self {
             Self::ByAge { engine, rule } => {
                 if let Some(laws) = laws {
-                    *rule = Rule::Laws(laws);
+                    *rule = SelectionRule::Laws(laws);
                 }
                 Ok(engine.choose(round, rule))
             }

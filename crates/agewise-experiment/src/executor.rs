@@ -1,6 +1,6 @@
 //! All runs of an experiment on a number of threads.
 //!
-//! Runs stand side by side in lanes, with one thread each: that uses the cores better than many threads in one run, as
+//! Runs stand side by side, each with a worker of one thread: that uses the cores better than many threads in one run, as
 //! long as there are runs. When fewer are left than threads, those that remain get the threads of the others; runs of a
 //! very large population are played one after the other, each with all threads. A run gives the same bytes on any number
 //! of threads, so that which thread did what leaves no trace.
@@ -17,9 +17,9 @@ use crate::run_dir::{
 };
 use agewise_core::Error;
 use agewise_train::Threads;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Result<T> = std::result::Result<T, ExperimentError>;
 
@@ -39,7 +39,7 @@ pub fn play(
     let runs = experiment.runs();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new("threads", threads, error.to_string()))?;
-    let lanes = experiment.runs_at_once(threads).min(runs.len());
+    let workers = experiment.runs_at_once(threads).min(runs.len());
     let open_timing = |dir| Timing::open(dir, experiment.variants().len());
     let executor = Executor {
         experiment,
@@ -50,13 +50,13 @@ pub fn play(
         threads,
         pool,
         waiting: Mutex::new((0..).zip(runs.iter().copied()).collect()),
-        active: AtomicUsize::new(lanes),
+        active: AtomicUsize::new(workers),
         records: runs.iter().map(|_| Mutex::default()).collect(),
         failure: Mutex::default(),
     };
     std::thread::scope(|scope| {
-        for _ in 0..lanes {
-            scope.spawn(|| executor.lane());
+        for _ in 0..workers {
+            scope.spawn(|| executor.work());
         }
     });
     executor.finish(runs, dir)
@@ -100,16 +100,16 @@ struct Executor<'a> {
 
 impl Executor<'_> {
     /// Plays one run after the other.
-    fn lane(&self) {
+    fn work(&self) {
         loop {
-            let next = lock(&self.waiting).pop_front();
+            let next = self.waiting.lock().pop_front();
             let Some((place, id)) = next else {
                 break;
             };
             match self.play(id) {
-                Ok(record) => *lock(&self.records[place]) = Some(record),
+                Ok(record) => *self.records[place].lock() = Some(record),
                 Err(error) => {
-                    lock(&self.failure).get_or_insert(error);
+                    self.failure.lock().get_or_insert(error);
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Executor<'_> {
     }
 
     fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) || lock(&self.failure).is_some()
+        self.stop.load(Ordering::Relaxed) || self.failure.lock().is_some()
     }
 
     /// Plays one run to its end, or until it has to stop.
@@ -198,12 +198,11 @@ impl Executor<'_> {
     }
 
     fn finish(self, runs: Vec<RunId>, dir: Option<&RunDir>) -> Result<Results> {
-        if let Some(error) = self.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(error) = self.failure.into_inner() {
             return Err(error);
         }
         let record = |(id, place): (RunId, Mutex<Option<Record>>)| {
-            let record = place.into_inner().unwrap_or_else(PoisonError::into_inner);
-            record.unwrap_or_else(|| Record::unplayed(id))
+            place.into_inner().unwrap_or_else(|| Record::unplayed(id))
         };
         let records = runs.into_iter().zip(self.records).map(record).collect();
         let nothing = || vec![None; self.experiment.variants().len()];
@@ -220,9 +219,4 @@ impl Executor<'_> {
 /// A finished run without a task.
 fn of(id: RunId, SelectionResult { rounds, load }: SelectionResult) -> Record {
     Record { id, finished: true, rounds, load: Some(load), training: None }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A lane that panicked has left nothing half done behind this lock.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -20,8 +20,8 @@ use crate::speeds::SpeedDistribution;
 use crate::world::World;
 use agewise_core::theory::PolicyTheory;
 use agewise_core::{Error, Result, Seed, Setting, SettingParams, SizeDistribution, Start};
-use agewise_train::data::Dataset;
-use agewise_train::task::Split;
+use agewise_train::data::{AlteredFile, Dataset};
+use agewise_train::task::PartitionKey;
 use agewise_train::{Metric, Task};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -41,6 +41,7 @@ pub struct Experiment {
     baseline: usize,
     task: Option<Arc<dyn Task>>,
     speeds: SpeedDistribution,
+    altered: Vec<AlteredFile>,
     contexts: Arc<Vec<OnceLock<SeedContext>>>,
 }
 
@@ -70,6 +71,11 @@ impl Experiment {
     /// The parameters it was made from.
     pub fn params(&self) -> &ExperimentParams {
         &self.params
+    }
+
+    /// Files of the data that are not those that were published, of which the user should hear.
+    pub fn altered_data(&self) -> &[AlteredFile] {
+        &self.altered
     }
 
     /// The parameters of training, where there is a task.
@@ -108,6 +114,11 @@ impl Experiment {
     /// The place of the variant with which the others are compared.
     pub fn baseline(&self) -> usize {
         self.baseline
+    }
+
+    /// The command of the program that plays it.
+    pub fn command(&self) -> &'static str {
+        if self.task.is_some() { "compare" } else { "simulate" }
     }
 
     /// What is trained, if anything is.
@@ -175,8 +186,8 @@ impl Experiment {
     }
 
     /// The division of the data under a seed: among everyone who will ever join.
-    pub fn split(&self, seed: u32) -> Split {
-        Split { seed: self.seed(seed), clients: self.everyone() }
+    pub fn partition_key(&self, seed: u32) -> PartitionKey {
+        PartitionKey { seed: self.seed(seed), clients: self.everyone() }
     }
 
     /// The theory of a variant, if the world is the one of the theory. With a task the sizes of clients follow from the

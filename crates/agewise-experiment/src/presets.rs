@@ -12,7 +12,7 @@ use agewise_core::{Error, Result, Seed, Start};
 use agewise_train::aggregation::{Aggregation, AggregationParams, Contribution};
 use agewise_train::data::{Dataset, ImageShape, Images, PixelScale};
 use agewise_train::local::{LocalTrainingParams, LocalWork};
-use agewise_train::task::Split;
+use agewise_train::task::PartitionKey;
 use agewise_train::{NativeTask, RoundEngine, RoundPlan, Task, Threads};
 use std::time::Instant;
 
@@ -103,20 +103,20 @@ fn rates(model: &str, shape: ImageShape, cores: usize) -> Result<(f64, f64)> {
     let pixels: Vec<u8> = (0..count * shape.len()).map(|index| (index * 31 % 251) as u8).collect();
     let labels: Vec<u8> = (0..count).map(|index| (index % 10) as u8).collect();
     let images = Images::new(shape, 10, pixels, labels)?;
-    let data = Dataset { name: "made-up".to_string(), train: images.clone(), test: images };
+    let data = Dataset::new("made-up", images.clone(), images);
     let training = LocalTrainingParams { work: LocalWork::Epochs(1), ..Default::default() };
     let task = NativeTask::named(data, model, training.check()?)?;
     let average = Aggregation::from_params(AggregationParams::default())?;
     let mut engine = RoundEngine::new(task.initial(Seed(0))?, &average)?;
     let (threads, clients) = (Threads::new(cores)?, cores as u32);
-    let split = Split { seed: Seed(0), clients };
+    let key = PartitionKey { seed: Seed(0), clients };
     let members: Vec<Contribution> =
         (0..clients).map(|client| Contribution::new(client, 1.0 / f64::from(clients))).collect();
     let mut best = (0.0f64, 0.0f64);
     // The first one warms up; the best of the others, as others may be using this machine.
     for round in 0..4 {
         let begin = Instant::now();
-        engine.round(&task, RoundPlan::new(split, round), &members, threads)?;
+        engine.round(&task, RoundPlan::new(key, round), &members, threads)?;
         best.0 = best.0.max(count as f64 / begin.elapsed().as_secs_f64());
         let begin = Instant::now();
         task.evaluate_all(engine.global(), threads)?;

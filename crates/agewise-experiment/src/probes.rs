@@ -6,7 +6,7 @@
 
 use agewise_core::{Availability, Probe, ProbeKind, Report, Result, Selector};
 use agewise_train::sketch::Sketcher;
-use agewise_train::task::{Amount, Split, TrainJob};
+use agewise_train::task::{Amount, PartitionKey, TrainJob};
 use agewise_train::{Task, Threads};
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Copy)]
 pub(crate) struct Prober<'a> {
     pub(crate) task: &'a dyn Task,
-    pub(crate) split: Split,
+    pub(crate) key: PartitionKey,
     pub(crate) global: &'a [f32],
     pub(crate) threads: Threads,
 }
@@ -52,7 +52,7 @@ impl Prober<'_> {
     /// The mean loss of all samples of each client.
     pub(crate) fn losses(&self, clients: &[u32]) -> Result<Vec<f32>> {
         self.threads.map(clients.len(), |place| {
-            let loss = self.task.client_loss(self.split, clients[place], self.global)?;
+            let loss = self.task.client_loss(self.key, clients[place], self.global)?;
             Ok(writable(loss))
         })
     }
@@ -73,7 +73,7 @@ impl Prober<'_> {
                 // One step is enough to tell clients apart.
                 ProbeKind::UpdateStep | ProbeKind::Loss => Amount::OneStep,
             };
-            let job = TrainJob { split: self.split, round, client, amount };
+            let job = TrainJob { key: self.key, round, client, amount };
             self.task.train(&job, model)?;
             Ok(sketcher.sketch(self.global, model))
         })

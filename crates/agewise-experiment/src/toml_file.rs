@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-/// Reads a file over a base, for everything that it does not say. `known` has all keys that there are ([`keys_of`]).
-pub fn read<T>(text: &str, base: &T, known: &Table) -> Result<T>
+/// Reads a file over a base, for everything that it does not say.
+pub fn read<T>(text: &str, base: &T) -> Result<T>
 where
     T: Serialize + DeserializeOwned,
 {
-    overlay(base, known, parse(text)?).map_err(|error| with_line(text, &error))
+    overlay(base, parse(text)?).map_err(|error| with_line(text, &error))
 }
 
 /// A file as a table.
@@ -33,21 +33,6 @@ pub fn with_line(text: &str, error: &Error) -> Error {
     Error::new(format!("line {line}: {}", error.field()), error.value(), error.expected())
 }
 
-/// The keys of some parameters, and those that they do not always write.
-pub fn keys_of(params: &impl Serialize, unwritten: &[&str]) -> Result<Table> {
-    let mut table = table_of(params)?;
-    for key in unwritten {
-        let (outer, inner) = key.split_once('.').unwrap_or(("", key));
-        let place = match table.get_mut(outer) {
-            Some(Value::Table(outer)) => outer,
-            _ => &mut table,
-        };
-        // What is in it is known only when it was read.
-        place.insert(inner.to_string(), Value::Boolean(true));
-    }
-    Ok(table)
-}
-
 /// Parameters as a table.
 pub(crate) fn table_of(params: &impl Serialize) -> Result<Table> {
     let table = Table::try_from(params);
@@ -55,36 +40,50 @@ pub(crate) fn table_of(params: &impl Serialize) -> Result<Table> {
 }
 
 /// Parameters with what a table says instead; a key that is not known is an error.
-pub fn overlay<T>(base: &T, known: &Table, mut changes: Table) -> Result<T>
+pub fn overlay<T>(base: &T, mut changes: Table) -> Result<T>
 where
     T: Serialize + DeserializeOwned,
 {
-    check_keys(&changes, known, "")?;
-    round_off(&mut changes, known);
+    round_off(&mut changes);
     let mut table = table_of(base)?;
     lay_over(&mut table, changes.clone());
     let read = serde_path_to_error::deserialize(Value::Table(table.clone()));
     let params: T = read.map_err(|error: serde_path_to_error::Error<toml::de::Error>| {
-        let path = error.path().to_string();
+        let (path, message) = (error.path().to_string(), error.inner().message());
+        if let Some((key, known)) = unknown_key(message) {
+            // The path ends with the key, or with the table around it where serde looks into that twice.
+            let path = match path.rsplit('.').next() {
+                Some(last) if last == key => path,
+                _ => format!("{path}.{key}"),
+            };
+            let value = value_at(&table, &path).map_or_else(String::new, Value::to_string);
+            let hint = Error::unknown("key", key, known.into_iter());
+            return Error::new(path, value, hint.expected());
+        }
         let value = value_at(&table, &path).map_or("not there".to_string(), Value::to_string);
-        Error::new(path, value, in_plain_words(error.inner().message()))
+        Error::new(path, value, in_plain_words(message))
     })?;
-    // A key that did not make it into the parameters had no effect: rules of the server have keys of their own.
-    check_keys(&changes, &table_of(&params)?, "")?;
+    check_effect(&changes, &table_of(&params)?, "")?;
     Ok(params)
 }
 
-/// Names a key that does not exist, and the one that was probably meant.
-fn check_keys(table: &Table, known: &Table, outer: &str) -> Result<()> {
-    for (key, value) in table {
-        match (known.get(key), value) {
+/// The key that serde does not know, and those that it knows there.
+fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
+    let mut quoted = message.trim().strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    Some((quoted.next()?, quoted.collect()))
+}
+
+/// Refuses a key that did not make it into the parameters: serde passes over those beside a rule without numbers.
+fn check_effect(changes: &Table, params: &Table, outer: &str) -> Result<()> {
+    for (key, value) in changes {
+        match (params.get(key), value) {
             (None, value) => {
-                let names: Vec<&str> = known.keys().map(String::as_str).collect();
-                let hint = Error::unknown("key", key, names.into_iter());
+                let known: Vec<&str> = params.keys().map(String::as_str).collect();
+                let hint = Error::unknown("key", key, known.into_iter());
                 return Err(Error::new(format!("{outer}{key}"), value, hint.expected()));
             }
-            (Some(Value::Table(known)), Value::Table(inner)) => {
-                check_keys(inner, known, &format!("{outer}{key}."))?;
+            (Some(Value::Table(params)), Value::Table(inner)) => {
+                check_effect(inner, params, &format!("{outer}{key}."))?;
             }
             _ => {}
         }
@@ -92,16 +91,16 @@ fn check_keys(table: &Table, known: &Table, outer: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes whole numbers of floats such as `1e6` where whole numbers belong, as on the command line.
-fn round_off(table: &mut Table, known: &Table) {
-    for (key, value) in table {
-        match (known.get(key), &mut *value) {
-            (Some(Value::Integer(_)), Value::Float(number))
+/// Makes whole numbers of floats such as `1e6`, as on the command line. Where a fraction may stand, so may a whole number.
+fn round_off(table: &mut Table) {
+    for (_, value) in table {
+        match value {
+            Value::Float(number)
                 if number.fract() == 0.0 && number.abs() <= (1u64 << 53) as f64 =>
             {
                 *value = Value::Integer(*number as i64);
             }
-            (Some(Value::Table(known)), Value::Table(inner)) => round_off(inner, known),
+            Value::Table(inner) => round_off(inner),
             _ => {}
         }
     }

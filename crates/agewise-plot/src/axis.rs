@@ -31,6 +31,7 @@ impl Scale {
 }
 
 /// One axis of a panel: its label, its scale, and how its range is found.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Axis {
     pub(crate) label: String,
@@ -52,14 +53,12 @@ impl Axis {
 
     /// Shows exactly `low..=high` instead of a range found from the data. A range that the scale
     /// cannot show (not finite, empty, or not above zero on a logarithmic axis) is ignored.
-    #[must_use]
     pub fn range(mut self, low: f64, high: f64) -> Self {
         self.range = Some((low, high));
         self
     }
 
     /// Puts ticks at whole numbers only, for counts and rounds.
-    #[must_use]
     pub fn integer_ticks(mut self) -> Self {
         self.integer_ticks = true;
         self

@@ -18,6 +18,7 @@ use crate::text::TextStyle;
 use crate::theme;
 
 /// Panels side by side under one heading, with a shared legend and a caption.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Figure {
     pub(crate) title: String,
@@ -60,14 +61,12 @@ impl Figure {
     }
 
     /// Sets the grey text under the title.
-    #[must_use]
     pub fn subtitle(mut self, subtitle: impl Into<String>) -> Self {
         self.subtitle = subtitle.into();
         self
     }
 
     /// Sets the text under the panels; it is broken into lines, and line breaks are kept.
-    #[must_use]
     pub fn caption(mut self, caption: impl Into<String>) -> Self {
         self.caption = caption.into();
         self
@@ -75,14 +74,12 @@ impl Figure {
 
     /// Adds a [`Panel`](crate::Panel), a [`HeatMap`](crate::HeatMap) or an
     /// [`IntervalPlot`](crate::IntervalPlot), to the right of the others or in the next row.
-    #[must_use]
     pub fn panel(mut self, panel: impl Into<Chart>) -> Self {
         self.panels.push(panel.into());
         self
     }
 
     /// Sets where the legend stands.
-    #[must_use]
     pub fn legend(mut self, position: LegendPosition) -> Self {
         self.legend = position;
         self
@@ -90,7 +87,6 @@ impl Figure {
 
     /// Sets how many panels stand in a row, at most; otherwise three, or two when there
     /// are interval plots among them.
-    #[must_use]
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = Some(columns);
         self
@@ -98,7 +94,6 @@ impl Figure {
 
     /// Sets the width in SVG units (otherwise 1100, or 760 for a single column). Panels that
     /// would become too narrow to read make the figure wider.
-    #[must_use]
     pub fn width(mut self, width: f64) -> Self {
         self.width = Some(width).filter(|width| width.is_finite());
         self
@@ -107,7 +102,6 @@ impl Figure {
     /// Sets the height of each row of panels with titles and axes (otherwise 360). The height of
     /// the figure follows from it, so that heading, legend and caption always have their room. Rows
     /// of interval plots only are as high as those need to be.
-    #[must_use]
     pub fn panel_height(mut self, height: f64) -> Self {
         if height.is_finite() {
             self.panel_height = height.min(LARGEST_SIDE);

@@ -26,6 +26,7 @@ use crate::theme::{self, LEVELS, color};
 /// .rows(ages);
 /// assert!(Figure::new("Who waits").panel(map).to_svg().contains("age (rounds)"));
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct HeatMap {
     pub(crate) title: String,
@@ -59,7 +60,6 @@ impl HeatMap {
     /// the scale cannot show (not finite, or a mean not above zero on a logarithmic scale) leave
     /// a light grey cell, and so do the missing ends of shorter rows. Matrices with more cells
     /// than can be seen are drawn with the means of neighbouring cells.
-    #[must_use]
     pub fn rows(mut self, rows: impl IntoIterator<Item = impl IntoIterator<Item = f64>>) -> Self {
         self.rows = rows.into_iter().map(|row| row.into_iter().collect()).collect();
         self
@@ -68,7 +68,6 @@ impl HeatMap {
     /// Sets what the outer edges of the matrix stand for on the x axis and on the y axis. Without
     /// it, or where it is not a range of finite numbers, cells are one unit wide and centred on
     /// their index: the edges of n cells are −0.5 and n − 0.5.
-    #[must_use]
     pub fn extent(mut self, x: (f64, f64), y: (f64, f64)) -> Self {
         let sensible = |&(low, high): &(f64, f64)| {
             low.is_finite() && high.is_finite() && low < high && (high - low).is_finite()
@@ -80,7 +79,6 @@ impl HeatMap {
 
     /// Sets what the grey of cells without a value means, otherwise "no data": for counts on a
     /// logarithmic scale it is "none".
-    #[must_use]
     pub fn missing_label(mut self, label: impl Into<String>) -> Self {
         self.missing_label = label.into();
         self

@@ -31,6 +31,7 @@ use crate::theme;
 ///     .reference(ReferenceLine::vertical(0.0, "random"));
 /// assert!(Figure::new("Who is faster").panel(plot).to_svg().contains("oldest-first"));
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct IntervalPlot {
     pub(crate) title: String,
@@ -46,7 +47,6 @@ impl IntervalPlot {
     }
 
     /// Adds a row below the others.
-    #[must_use]
     pub fn row(mut self, row: IntervalRow) -> Self {
         self.rows.push(row);
         self
@@ -54,7 +54,6 @@ impl IntervalPlot {
 
     /// Adds an upright reference line. A range found from the data is extended to include it.
     /// Horizontal lines have no place among rows and are left out.
-    #[must_use]
     pub fn reference(mut self, line: ReferenceLine) -> Self {
         if line.direction == Direction::Vertical {
             self.references.push(line);
@@ -89,6 +88,7 @@ impl IntervalPlot {
 }
 
 /// One row of an [`IntervalPlot`].
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct IntervalRow {
     pub(crate) name: String,
@@ -114,28 +114,24 @@ impl IntervalRow {
 
     /// Sets the interval, shown as a bar with caps. The bounds may be infinite and come in either
     /// order; with a bound that is not a number there is no bar.
-    #[must_use]
     pub fn interval(mut self, low: f64, high: f64) -> Self {
         self.interval = (!low.is_nan() && !high.is_nan()).then(|| (low.min(high), low.max(high)));
         self
     }
 
     /// Sets the single results, such as one per seed, shown as small dots above and below the bar.
-    #[must_use]
     pub fn dots(mut self, dots: impl IntoIterator<Item = f64>) -> Self {
         self.dots = dots.into_iter().collect();
         self
     }
 
     /// Fixes which colour and marker the row gets, as [`Series::slot`](crate::Series::slot) does.
-    #[must_use]
     pub fn slot(mut self, slot: usize) -> Self {
         self.slot = Some(slot);
         self
     }
 
     /// Sets the small grey text at the right end of the row.
-    #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self

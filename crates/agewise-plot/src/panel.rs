@@ -37,6 +37,7 @@ impl ReferenceLine {
 }
 
 /// One chart of a figure.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Panel {
     pub(crate) title: String,
@@ -59,14 +60,12 @@ impl Panel {
     }
 
     /// Adds a series; later ones are drawn on top of earlier ones.
-    #[must_use]
     pub fn series(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 
     /// Adds a reference line. A range found from the data is extended to include it.
-    #[must_use]
     pub fn reference(mut self, line: ReferenceLine) -> Self {
         self.references.push(line);
         self

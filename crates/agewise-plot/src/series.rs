@@ -51,6 +51,7 @@ impl SeriesStyle {
 /// Points are joined in the order given. A point that cannot be shown (a coordinate that is not
 /// finite, or not above zero on a logarithmic axis) is left out and breaks the line. Long series
 /// are thinned to what can be seen; extremes are kept.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Series {
     pub(crate) name: String,
@@ -82,7 +83,6 @@ impl Series {
     /// interval; it lies behind all lines of the panel. The items are `(x, low, high)`; the order
     /// of the bounds does not matter. An item that is not finite breaks the band; a lower bound
     /// at or below zero reaches down to the end of a logarithmic axis.
-    #[must_use]
     pub fn band(mut self, bounds: impl IntoIterator<Item = (f64, f64, f64)>) -> Self {
         self.band = bounds.into_iter().collect();
         self
@@ -90,7 +90,6 @@ impl Series {
 
     /// Fixes which colour, dashes and marker the series gets, so that it looks the same in
     /// several figures. Without it, names get the free numbers in order of appearance.
-    #[must_use]
     pub fn slot(mut self, slot: usize) -> Self {
         self.slot = Some(slot);
         self

@@ -76,7 +76,7 @@ impl ReportSection<'_> {
         }
         format!(
             "{} policies trained {model} on {data}, {} of {} clients per round{work}. Paired by design: for one seed every \
-             policy got the same split, the same first model and the same client batches, so differences come from {} alone.",
+             policy got the same partition, the same first model and the same client batches, so differences come from {} alone.",
             variants.len(),
             params.cohort,
             params.clients,

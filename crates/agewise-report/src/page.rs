@@ -61,7 +61,7 @@ impl ReportSection<'_> {
         heading: fn(Page, &'static str) -> Page,
     ) -> Result<Page, ReportError> {
         let mut page = page.key_figures(self.key_figures());
-        let command = if self.trains() { "compare" } else { "simulate" };
+        let command = self.experiment().command();
         if self.summary.finished_runs < self.summary.runs {
             page = page.note(format!(
                 "Not finished: {} of {} runs are at their end, and the tables count only those. Go on with agewise {command} \

@@ -5,7 +5,7 @@ use agewise_core::{Result, Seed};
 use agewise_experiment::{Experiment, ExperimentParams, NoCallbacks, Results, play};
 use agewise_report::{ReportSection, page};
 use agewise_train::local::LocalReport;
-use agewise_train::task::{Split, Task, TrainJob};
+use agewise_train::task::{PartitionKey, Task, TrainJob};
 use agewise_train::{Evaluation, Metric};
 
 /// The mean of numbers: a task without images and classes, which does not say what it is called.
@@ -20,8 +20,8 @@ impl Task for MeanOfNumbers {
         Ok(vec![0.0])
     }
 
-    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
-        Ok(vec![1; split.clients as usize])
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        Ok(vec![1; key.clients as usize])
     }
 
     fn train(&self, job: &TrainJob, model: &mut [f32]) -> Result<LocalReport> {

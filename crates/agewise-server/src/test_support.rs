@@ -2,7 +2,7 @@
 
 use agewise_core::{Result, Seed};
 use agewise_train::local::LocalReport;
-use agewise_train::task::{Split, TaskDescription, TrainJob};
+use agewise_train::task::{PartitionKey, TaskDescription, TrainJob};
 use agewise_train::{Evaluation, Task};
 
 type Train = dyn Fn(&TrainJob, &mut [f32]) -> Result<()> + Send + Sync;
@@ -46,8 +46,8 @@ impl Task for Numbers {
         Ok(vec![0.0; self.parameters])
     }
 
-    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
-        Ok(vec![self.samples; split.clients as usize])
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        Ok(vec![self.samples; key.clients as usize])
     }
 
     fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {

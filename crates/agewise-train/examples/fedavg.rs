@@ -8,7 +8,7 @@ use agewise_core::{Availability, PolicySpec, Seed, Selector, SettingParams, Star
 use agewise_train::aggregation::{Aggregation, Contribution};
 use agewise_train::data::{self, PixelScale};
 use agewise_train::local::LocalTrainingParams;
-use agewise_train::task::{Split, Task};
+use agewise_train::task::{PartitionKey, Task};
 use agewise_train::{NativeTask, RoundEngine, RoundPlan, Threads};
 use std::error::Error;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let training = LocalTrainingParams { decay: 1.0, ..Default::default() }.check()?;
     let task = NativeTask::named(data::load(data, &folders)?, model, training)?;
     let task = task.with_pixel_scale(PixelScale::Unit);
-    let split = Split { seed, clients: 100 };
+    let key = PartitionKey { seed, clients: 100 };
     let setting = SettingParams::new(100, 15, 10).check()?;
 
     let mut server = RoundEngine::new(task.initial(seed)?, &Aggregation::default())?;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let cohort = selector.select(Availability::Everyone)?;
         let cohort = Contribution::of_cohort(&cohort);
         let report =
-            server.round(&task, RoundPlan::new(split, round), &cohort, Threads::default())?;
+            server.round(&task, RoundPlan::new(key, round), &cohort, Threads::default())?;
         selector.finish(&report.accepted())?;
         let test = task.evaluate_all(server.global(), Threads::default())?;
         let (accuracy, loss) = (100.0 * test.accuracy(), test.loss());

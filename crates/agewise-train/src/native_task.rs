@@ -9,7 +9,7 @@ use crate::local::{
     Trainer,
 };
 use crate::model::{Model, ModelSpec, Tensor};
-use crate::task::{Amount, Split, Task, TaskDescription, TrainJob};
+use crate::task::{Amount, PartitionKey, Task, TaskDescription, TrainJob};
 use crate::threads::WorkerPool;
 use agewise_core::{Error, Result, Seed, SizeDistribution};
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 const PIECE: usize = 500;
 
 /// Images, a model and how clients train it. A clone shares the images, the model and the buffers.
+#[must_use]
 #[derive(Debug, Clone)]
 pub struct NativeTask {
     dataset: Arc<Dataset>,
@@ -41,7 +42,7 @@ enum Shares {
     Divided {
         distribution: PartitionDistribution,
         sizes: SizeDistribution,
-        known: Arc<Mutex<HashMap<Split, Arc<Partition>>>>,
+        known: Arc<Mutex<HashMap<PartitionKey, Arc<Partition>>>>,
     },
     /// This process is one client, which has these, whatever its number.
     Own(Arc<[u32]>),
@@ -73,20 +74,17 @@ impl NativeTask {
     }
 
     /// The same task with other pixels: of a scale, or as a coordinator has found them.
-    #[must_use]
     pub fn with_pixels(self, pixels: PixelNormalization) -> Self {
         Self { pixels: Arc::new(pixels), ..self }
     }
 
     /// The same task with the pixels of a scale.
-    #[must_use]
     pub fn with_pixel_scale(self, scale: PixelScale) -> Self {
         let pixels = PixelNormalization::new(scale, &self.dataset.train);
         self.with_pixels(pixels)
     }
 
     /// The same task, divided with these distributions of labels and of sizes.
-    #[must_use]
     pub fn with_partition(
         self,
         distribution: PartitionDistribution,
@@ -96,7 +94,6 @@ impl NativeTask {
     }
 
     /// The task of one client, which has these of the training images, whatever its number.
-    #[must_use]
     pub fn with_own_images(self, indices: Vec<u32>) -> Self {
         Self { shares: Shares::Own(indices.into()), ..self }
     }
@@ -133,16 +130,16 @@ impl NativeTask {
     }
 
     /// Who has which images. Made when it is first asked for, and kept.
-    pub fn partition(&self, split: Split) -> Result<Arc<Partition>> {
+    pub fn partition(&self, key: PartitionKey) -> Result<Arc<Partition>> {
         let Shares::Divided { distribution, sizes, known } = &self.shares else {
             let expected = "a task whose images are divided among clients";
             return Err(Error::new("partition", "the images of one client", expected));
         };
         let mut known = known.lock();
-        if let Some(partition) = known.get(&split) {
+        if let Some(partition) = known.get(&key) {
             return Ok(Arc::clone(partition));
         }
-        let Split { seed, clients } = split;
+        let PartitionKey { seed, clients } = key;
         let params = PartitionParams {
             distribution: *distribution,
             sizes: *sizes,
@@ -151,7 +148,7 @@ impl NativeTask {
             seed,
         };
         let partition = Arc::new(params.check(&self.dataset.train)?.split());
-        known.insert(split, Arc::clone(&partition));
+        known.insert(key, Arc::clone(&partition));
         Ok(partition)
     }
 
@@ -171,7 +168,7 @@ impl NativeTask {
     /// Does a job with a worker and the samples of a client.
     fn at_client<T>(
         &self,
-        split: Split,
+        key: PartitionKey,
         client: u32,
         job: impl FnOnce(&mut NativeWorker, Samples<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -179,7 +176,7 @@ impl NativeTask {
         match &self.shares {
             Shares::Own(indices) => work(self.some(indices)),
             Shares::Divided { .. } => {
-                let partition = self.partition(split)?;
+                let partition = self.partition(key)?;
                 work(self.samples(&partition, client)?)
             }
         }
@@ -204,22 +201,22 @@ impl Task for NativeTask {
         Ok(self.trainer.initial(seed))
     }
 
-    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
         if let Shares::Own(indices) = &self.shares {
-            return Ok(vec![indices.len() as u64; split.clients as usize]);
+            return Ok(vec![indices.len() as u64; key.clients as usize]);
         }
-        let sizes = self.partition(split)?.sizes();
+        let sizes = self.partition(key)?.sizes();
         Ok(sizes.into_iter().map(|size| size as u64).collect())
     }
 
     fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {
-        let &TrainJob { split, round, client, amount } = job;
+        let &TrainJob { key, round, client, amount } = job;
         let training = match amount {
             Amount::Round => &self.training,
             Amount::OneStep => &self.one_step,
         };
-        self.at_client(split, client, |worker, samples| {
-            let task = LocalTask { training, samples, seed: split.seed, round, client };
+        self.at_client(key, client, |worker, samples| {
+            let task = LocalTask { training, samples, seed: key.seed, round, client };
             worker.train(&task, parameters)
         })
     }
@@ -237,8 +234,8 @@ impl Task for NativeTask {
         self.test.len().div_ceil(PIECE).max(1)
     }
 
-    fn client_loss(&self, split: Split, client: u32, parameters: &[f32]) -> Result<f64> {
-        self.at_client(split, client, |worker, samples| {
+    fn client_loss(&self, key: PartitionKey, client: u32, parameters: &[f32]) -> Result<f64> {
+        self.at_client(key, client, |worker, samples| {
             if samples.is_empty() {
                 return Err(Error::new(format!("samples of client {client}"), 0, "at least one"));
             }
@@ -246,12 +243,12 @@ impl Task for NativeTask {
         })
     }
 
-    fn client_labels(&self, split: Split) -> Result<Option<Vec<Vec<u32>>>> {
-        Ok(Some(self.partition(split)?.histograms().to_vec()))
+    fn client_labels(&self, key: PartitionKey) -> Result<Option<Vec<Vec<u32>>>> {
+        Ok(Some(self.partition(key)?.histograms().to_vec()))
     }
 
-    fn samples_per_round(&self, split: Split) -> Result<Vec<u64>> {
-        let sizes = self.sizes(split)?;
+    fn samples_per_round(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        let sizes = self.sizes(key)?;
         Ok(sizes.into_iter().map(|size| self.training.samples(size as usize)).collect())
     }
 

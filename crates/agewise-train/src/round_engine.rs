@@ -12,7 +12,7 @@ use crate::aggregation::{
 };
 use crate::local::LocalReport;
 use crate::sketch::Sketcher;
-use crate::task::{Split, Task, TrainJob};
+use crate::task::{PartitionKey, Task, TrainJob};
 use crate::threads::Threads;
 use agewise_core::{Error, Report, Result};
 use parking_lot::{Condvar, Mutex};
@@ -25,7 +25,7 @@ const MEMORY: usize = 1 << 26;
 #[derive(Debug, Clone, Copy)]
 pub struct RoundPlan<'a> {
     /// How the data are divided.
-    pub split: Split,
+    pub key: PartitionKey,
     /// The round, from 0.
     pub round: u64,
     /// What makes sketches of updates, if there shall be any.
@@ -34,8 +34,8 @@ pub struct RoundPlan<'a> {
 
 impl RoundPlan<'_> {
     /// A plan without sketches.
-    pub fn new(split: Split, round: u64) -> Self {
-        Self { split, round, sketcher: None }
+    pub fn new(key: PartitionKey, round: u64) -> Self {
+        Self { key, round, sketcher: None }
     }
 }
 
@@ -228,8 +228,8 @@ impl CohortTraining<'_> {
     fn train(&self, member: usize, mut update: Vec<f32>) {
         update.clear();
         update.extend_from_slice(self.global);
-        let RoundPlan { split, round, sketcher } = self.plan;
-        let job = TrainJob::round(split, round, self.cohort[member].client);
+        let RoundPlan { key, round, sketcher } = self.plan;
+        let job = TrainJob::round(key, round, self.cohort[member].client);
         // A task of your own may panic; everyone else would wait for its update for ever.
         let train = AssertUnwindSafe(|| self.task.train(&job, &mut update));
         let report = catch_unwind(train).unwrap_or_else(|_| {

@@ -18,9 +18,9 @@ use agewise_core::{Error, Result, Seed};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Which division of the data among how many clients.
+/// From what the partition of the data among clients follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Split {
+pub struct PartitionKey {
     /// What all draws depend on.
     pub seed: Seed,
     /// The number of clients that share the data.
@@ -39,8 +39,8 @@ pub enum Amount {
 /// What a client is to train.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TrainJob {
-    /// Whose data; its seed, the round and the client decide all randomness of training.
-    pub split: Split,
+    /// Of which partition; its seed, the round and the client decide all randomness of training.
+    pub key: PartitionKey,
     /// The round, from 0.
     pub round: u64,
     /// The client.
@@ -51,8 +51,8 @@ pub struct TrainJob {
 
 impl TrainJob {
     /// A whole round.
-    pub fn round(split: Split, round: u64, client: u32) -> Self {
-        Self { split, round, client, amount: Amount::Round }
+    pub fn round(key: PartitionKey, round: u64, client: u32) -> Self {
+        Self { key, round, client, amount: Amount::Round }
     }
 }
 
@@ -83,7 +83,7 @@ pub trait Task: Send + Sync {
     fn initial(&self, seed: Seed) -> Result<Vec<f32>>;
 
     /// How many samples each client has; also says whether the data can be divided so.
-    fn sizes(&self, split: Split) -> Result<Vec<u64>>;
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>>;
 
     /// Trains a client, beginning with these parameters and leaving them changed. Called from many threads at once.
     fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport>;
@@ -108,19 +108,19 @@ pub trait Task: Send + Sync {
     }
 
     /// The mean loss of all samples of a client, for policies and measures that look at it.
-    fn client_loss(&self, _split: Split, client: u32, _parameters: &[f32]) -> Result<f64> {
+    fn client_loss(&self, _key: PartitionKey, client: u32, _parameters: &[f32]) -> Result<f64> {
         let expected = "a task that can tell the loss of a client (Task::client_loss)";
         Err(Error::new("loss", format!("unknown for client {client}"), expected))
     }
 
     /// How many samples of each class each client has, for the accuracy of single clients; nothing without classes.
-    fn client_labels(&self, _split: Split) -> Result<Option<Vec<Vec<u32>>>> {
+    fn client_labels(&self, _key: PartitionKey) -> Result<Option<Vec<Vec<u32>>>> {
         Ok(None)
     }
 
     /// How many samples each client trains in a round, counted as often as they are trained: how long it takes.
-    fn samples_per_round(&self, split: Split) -> Result<Vec<u64>> {
-        self.sizes(split)
+    fn samples_per_round(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        self.sizes(key)
     }
 
     /// The parameters whose changes are sketched, for policies that compare updates: best those of the output layer.

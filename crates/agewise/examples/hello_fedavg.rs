@@ -8,17 +8,17 @@ use agewise::train::data::embedded_digits;
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let local = LocalTrainingParams { work: LocalWork::Steps(5), ..Default::default() };
     let task = NativeTask::named(embedded_digits()?, "2nn", local.check()?)?;
-    let split = Split { seed: Seed(1), clients: 50 };
+    let key = PartitionKey { seed: Seed(1), clients: 50 };
 
     let setting = SettingParams::new(50, 10, 10).check()?;
     let policy = PolicySpec::named("random");
-    let mut selector = Selector::new(&policy, setting, split.seed, Start::Stationary)?;
-    let mut server = RoundEngine::new(task.initial(split.seed)?, &"mean".parse()?)?;
+    let mut selector = Selector::new(&policy, setting, key.seed, Start::Stationary)?;
+    let mut server = RoundEngine::new(task.initial(key.seed)?, &"mean".parse()?)?;
 
     let threads = Threads::new(2)?;
     for round in 0..20 {
         let cohort = selector.select(Availability::Everyone)?;
-        let plan = RoundPlan::new(split, round);
+        let plan = RoundPlan::new(key, round);
         let report = server.round(&task, plan, &Contribution::of_cohort(&cohort), threads)?;
         selector.finish(&report.accepted())?;
     }

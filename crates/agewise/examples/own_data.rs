@@ -21,7 +21,7 @@ fn rows(count: u32) -> Result<Images> {
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let data = Dataset { name: "rows".to_string(), train: rows(2_400)?, test: rows(800)? };
+    let data = Dataset::new("rows", rows(2_400)?, rows(800)?);
     let mut params = ExperimentParams::comparison();
     params.policies = vec!["random".into(), "markov-optimal".into(), "oldest-first".into()];
     let experiment = Experiment::builder()

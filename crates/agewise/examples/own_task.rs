@@ -34,8 +34,8 @@ impl Task for Regression {
         Ok(vec![0.0; 2])
     }
 
-    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
-        let clients = self.clients.iter().take(split.clients as usize);
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        let clients = self.clients.iter().take(key.clients as usize);
         Ok(clients.map(|points| points.len() as u64).collect())
     }
 

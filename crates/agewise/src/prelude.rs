@@ -13,6 +13,6 @@ pub use agewise_train::aggregation::{
     Aggregation, AggregationParams, Aggregator, Contribution, Rejected, UpdateSource, Verdict,
 };
 pub use agewise_train::local::{LocalReport, LocalTrainingParams, LocalWork};
-pub use agewise_train::task::{Split, Task, TrainJob};
+pub use agewise_train::task::{PartitionKey, Task, TrainJob};
 pub use agewise_train::{Evaluation, Metric, NativeTask, RoundEngine, RoundPlan, Threads};
 pub use std::sync::atomic::AtomicBool;

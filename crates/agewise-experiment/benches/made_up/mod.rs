@@ -20,7 +20,7 @@ pub(crate) fn data(train: usize) -> agewise_core::Result<Dataset> {
         Images::new(shape, 10, pixels, labels)
     };
     let (train, test) = (make(train)?, make(TEST_IMAGES)?);
-    Ok(Dataset { name: "made-up".to_string(), train, test })
+    Ok(Dataset::new("made-up", train, test))
 }
 
 /// Seconds that a round of a policy takes with everything: the median of some.

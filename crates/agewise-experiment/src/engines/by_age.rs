@@ -16,12 +16,12 @@ const COUNTED: u32 = 1_000_000;
 
 /// How clients are chosen; owned, because a calibrated law changes from round to round.
 #[derive(Debug, Clone)]
-pub(crate) enum Rule {
+pub(crate) enum SelectionRule {
     Laws(Laws),
     Ranked(Ranking),
 }
 
-impl Rule {
+impl SelectionRule {
     /// The rule of a plan, if it follows age or draws.
     pub(crate) fn of(plan: Plan<'_>) -> Option<Self> {
         match plan {
@@ -37,14 +37,14 @@ pub(crate) type ByAge = Shards<Shard>;
 
 impl ByAge {
     /// Chooses the clients of a round by a rule. The metrics follow in [`Self::take_metrics`].
-    pub(crate) fn choose(&mut self, round: u64, rule: &Rule) -> RoundSelection {
+    pub(crate) fn choose(&mut self, round: u64, rule: &SelectionRule) -> RoundSelection {
         let now = self.world.at(round);
         let joined = self.join(round);
         let draws = Draws::new(self.world.seed, Stream::DRAW, round);
         let mut chosen = RoundSelection { joined, ..RoundSelection::default() };
         match rule {
-            Rule::Laws(laws) => self.choose_by_law(&now, &draws, round, laws, &mut chosen),
-            Rule::Ranked(ranking) => {
+            SelectionRule::Laws(laws) => self.choose_by_law(&now, &draws, round, laws, &mut chosen),
+            SelectionRule::Ranked(ranking) => {
                 self.choose_by_rank(&now, &draws, round, *ranking, &mut chosen);
             }
         }

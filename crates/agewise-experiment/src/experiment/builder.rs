@@ -7,7 +7,7 @@ use crate::world::calibration;
 use agewise_core::{
     Error, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes, Weighting,
 };
-use agewise_train::aggregation::{Aggregation, AggregationParams, Rule};
+use agewise_train::aggregation::{Aggregation, AggregationParams, AggregationRule};
 use agewise_train::data::Dataset;
 use agewise_train::model::ModelSpec;
 use agewise_train::{NativeTask, Task};
@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 ///
 /// Everything that is not said is as in [`ExperimentParams::comparison`] where there is a task, and as in
 /// [`ExperimentParams::default`] where there is none.
+#[must_use]
 #[derive(Default)]
 pub struct ExperimentBuilder {
     params: Option<ExperimentParams>,
@@ -32,75 +33,63 @@ type Change = Box<dyn FnOnce(&mut ExperimentParams)>;
 
 impl ExperimentBuilder {
     /// Begins with these parameters.
-    #[must_use]
     pub fn params(self, params: ExperimentParams) -> Self {
         Self { params: Some(params), ..self }
     }
 
     /// Trains this.
-    #[must_use]
     pub fn task(self, task: impl Task + 'static) -> Self {
         self.shared_task(Arc::new(task))
     }
 
     /// Trains this task, which is shared with the caller.
-    #[must_use]
     pub fn shared_task(self, task: Arc<dyn Task>) -> Self {
         Self { task: Some(task), ..self }
     }
 
     /// Trains the model of the parameters on these data.
-    #[must_use]
     pub fn data(self, data: Dataset) -> Self {
         Self { data: Some(data), ..self }
     }
 
     /// One more policy, for example one of your own; only those that are named here are compared.
-    #[must_use]
     pub fn policy(mut self, policy: PolicyVariant) -> Self {
         self.policies.push(policy);
         self
     }
 
     /// One more variant: a policy with a rule of aggregation of its own.
-    #[must_use]
     pub fn variant(mut self, variant: Variant) -> Self {
         self.variants.push(variant);
         self
     }
 
     /// The rule of aggregation of all policies, for example one of your own.
-    #[must_use]
     pub fn aggregation(self, aggregation: Aggregation) -> Self {
         Self { aggregation: Some(aggregation), ..self }
     }
 
     /// n: clients at the beginning.
-    #[must_use]
     pub fn clients(self, clients: u64) -> Self {
         self.change(move |params| params.clients = clients)
     }
 
     /// m: clients per round.
-    #[must_use]
     pub fn cohort(self, cohort: u64) -> Self {
         self.change(move |params| params.cohort = cohort)
     }
 
     /// Rounds to play, at most.
-    #[must_use]
     pub fn rounds(self, rounds: u64) -> Self {
         self.change(move |params| params.rounds = rounds)
     }
 
     /// How many seeds.
-    #[must_use]
     pub fn seeds(self, seeds: u32) -> Self {
         self.change(move |params| params.seeds = seeds)
     }
 
     /// The targets of training: accuracies to reach, or losses to fall below.
-    #[must_use]
     pub fn targets(self, targets: impl Into<Vec<f64>>) -> Self {
         let targets = targets.into();
         self.change(move |params| {
@@ -109,7 +98,6 @@ impl ExperimentBuilder {
     }
 
     /// Any other change of the parameters.
-    #[must_use]
     pub fn change(mut self, change: impl FnOnce(&mut ExperimentParams) + 'static) -> Self {
         self.changes.push(Box::new(change));
         self
@@ -124,6 +112,7 @@ impl ExperimentBuilder {
             change(&mut params);
         }
         params.check_numbers()?;
+        let altered = self.data.as_ref().map_or_else(Vec::new, |data| data.altered.clone());
         let task = self.trained(&mut params)?;
         let usual = match self.aggregation.take() {
             Some(own) => own,
@@ -133,7 +122,7 @@ impl ExperimentBuilder {
         params.aggregation = usual.params().copied().unwrap_or(params.aggregation);
         let variants = self.compared(&params, &usual)?;
         params.policies = variants.iter().map(|variant| variant.name().to_string()).collect();
-        assemble(params, variants, task)
+        Ok(Experiment { altered, ..assemble(params, variants, task)? })
     }
 
     /// What is trained: the task that was given, or the model of the parameters on the data.
@@ -198,6 +187,7 @@ fn assemble(
         variants,
         task,
         speeds,
+        altered: Vec::new(),
         contexts: Arc::new(contexts),
         params,
     };
@@ -254,8 +244,9 @@ fn check_aggregation(setting: &Setting, variant: &Variant, task: Option<&dyn Tas
             expected,
         ));
     }
-    let trims =
-        rule.params().filter(|params| params.rule == Rule::TrimmedMean && params.trim > 0.0);
+    let trims = rule
+        .params()
+        .filter(|params| params.rule == AggregationRule::TrimmedMean && params.trim > 0.0);
     let cohort = setting.cohort();
     // As the rule counts: a product that falls short of 1 by a rounding is 1.
     let cuts =

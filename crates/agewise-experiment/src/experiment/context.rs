@@ -4,15 +4,16 @@ use super::Experiment;
 use crate::log::RoundLog;
 use crate::objective::Optima;
 use agewise_core::{Result, Seed, Setting, Sizes};
-use agewise_train::task::Split;
-use std::sync::{Arc, Mutex};
+use agewise_train::task::PartitionKey;
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// What all variants share under one seed of a training experiment.
 pub struct SeedContext {
     /// The seed.
     pub seed: Seed,
     /// The division of the data.
-    pub split: Split,
+    pub key: PartitionKey,
     /// The selection problem at the beginning, with the sizes of the task's clients.
     pub setting: Setting,
     /// The samples of everyone who will ever join.
@@ -30,20 +31,20 @@ pub struct SeedContext {
 impl SeedContext {
     pub(super) fn new(experiment: &Experiment, seed: u32) -> Result<Self> {
         let task = experiment.required_task()?;
-        let split = experiment.split(seed);
-        let samples = task.sizes(split)?;
+        let key = experiment.partition_key(seed);
+        let samples = task.sizes(key)?;
         let params = experiment.params();
         let first = samples.iter().take(params.clients as usize).map(|&samples| samples as f64);
         let sizes = Sizes::new(first.collect())?;
-        let speeds = experiment.speeds().draw(split.clients, split.seed)?;
-        let trained = task.samples_per_round(split)?.into_iter();
+        let speeds = experiment.speeds().draw(key.clients, key.seed)?;
+        let trained = task.samples_per_round(key)?.into_iter();
         let durations = trained.zip(speeds).map(|(samples, speed)| (samples as f64 / speed) as f32);
         Ok(Self {
-            seed: split.seed,
-            split,
+            seed: key.seed,
+            key,
             setting: Experiment::setting_of(params, params.clients, sizes)?,
-            labels: task.client_labels(split)?,
-            first_model: task.initial(split.seed)?,
+            labels: task.client_labels(key)?,
+            first_model: task.initial(key.seed)?,
             durations: durations.collect(),
             samples,
             optima: Mutex::default(),

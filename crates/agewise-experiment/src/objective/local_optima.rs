@@ -6,7 +6,7 @@
 use super::penalty;
 use agewise_core::{Error, Result};
 use agewise_train::local::{LocalTrainingParams, LocalWork};
-use agewise_train::task::{Split, TrainJob};
+use agewise_train::task::{PartitionKey, TrainJob};
 use agewise_train::{NativeTask, Task as _, Threads};
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl OptimumBudget {
 /// The least F_k that each client reaches when it is trained alone from `start`, which counts too.
 pub fn local_optima(
     task: &NativeTask,
-    split: Split,
+    key: PartitionKey,
     start: &[f32],
     budget: &OptimumBudget,
     threads: Threads,
@@ -72,8 +72,8 @@ pub fn local_optima(
         return Err(Error::new("epochs", 0, "at least 1"));
     }
     budget.stage(0, 1.0).check()?;
-    threads.map_with(split.clients as usize, Buffers::default, |buffers, client| {
-        Alone { task, split, start, budget, client: client as u32 }.least(buffers)
+    threads.map_with(key.clients as usize, Buffers::default, |buffers, client| {
+        Alone { task, key, start, budget, client: client as u32 }.least(buffers)
     })
 }
 
@@ -87,7 +87,7 @@ struct Buffers {
 /// A client that trains alone.
 struct Alone<'a> {
     task: &'a NativeTask,
-    split: Split,
+    key: PartitionKey,
     start: &'a [f32],
     budget: &'a OptimumBudget,
     client: u32,
@@ -95,7 +95,7 @@ struct Alone<'a> {
 
 impl Alone<'_> {
     fn loss(&self, parameters: &[f32]) -> Result<f64> {
-        let entropy = self.task.client_loss(self.split, self.client, parameters)?;
+        let entropy = self.task.client_loss(self.key, self.client, parameters)?;
         Ok(entropy + penalty(parameters, f64::from(self.budget.weight_decay)))
     }
 
@@ -112,7 +112,7 @@ impl Alone<'_> {
         for stage in 0..self.budget.stages() {
             let training = self.budget.stage(stage, share).check()?;
             let task = self.task.clone().with_training(training)?;
-            task.train(&TrainJob::round(self.split, u64::from(stage), self.client), present)?;
+            task.train(&TrainJob::round(self.key, u64::from(stage), self.client), present)?;
             let reached = self.loss(present)?;
             if reached <= least {
                 least = reached;

@@ -25,20 +25,20 @@ pub use skew::{SkewRange, SkewTrack, skew};
 
 use agewise_core::{Error, Result};
 use agewise_train::local::Samples;
-use agewise_train::task::Split;
+use agewise_train::task::PartitionKey;
 use agewise_train::{Task, Threads};
 
 /// F_k(theta) of every client: mean cross-entropy plus weight decay / 2 |theta|^2.
 pub fn local_losses(
     task: &dyn Task,
-    split: Split,
+    key: PartitionKey,
     parameters: &[f32],
     weight_decay: f32,
     threads: Threads,
 ) -> Result<Vec<f64>> {
     let penalty = penalty(parameters, f64::from(weight_decay));
-    threads.map(split.clients as usize, |client| {
-        Ok(task.client_loss(split, client as u32, parameters)? + penalty)
+    threads.map(key.clients as usize, |client| {
+        Ok(task.client_loss(key, client as u32, parameters)? + penalty)
     })
 }
 

@@ -14,7 +14,7 @@ use agewise_train::aggregation::AggregationParams;
 use agewise_train::local::{LocalTrainingParams, LocalWork};
 use agewise_train::{NativeTask, Task, Threads};
 use serde::{Deserialize, Serialize};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Cohorts that are drawn to estimate the mean weight of each client in a round.
 const REDRAWS: u32 = 200;
@@ -129,7 +129,7 @@ impl Experiment {
     /// What is known about a seed before its runs begin: found once, by the run that asks first.
     fn optima(&self, context: &SeedContext, threads: Threads) -> Result<Arc<Optima>> {
         // A run that panicked has stored nothing.
-        let mut place = context.optima.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = context.optima.lock();
         if let Some(optima) = &*place {
             return Ok(Arc::clone(optima));
         }
@@ -140,23 +140,22 @@ impl Experiment {
 
     fn find_optima(&self, context: &SeedContext, threads: Threads) -> Result<Optima> {
         let native = self.required_native()?;
-        let (split, weight_decay) = (context.split, self.weight_decay());
+        let (key, weight_decay) = (context.key, self.weight_decay());
         if is_strongly_convex(native.trainer().model(), weight_decay) {
-            let partition = native.partition(split)?;
-            let clients = (0..split.clients).map(|client| native.samples(&partition, client));
+            let partition = native.partition(key)?;
+            let clients = (0..key.clients).map(|client| native.samples(&partition, client));
             let clients = clients.collect::<Result<Vec<_>>>()?;
             let problem = ConvexProblem::new(native, &clients, weight_decay, threads)?;
             let batch = native.training().params().batch;
             let shares = context.shares();
             let constants = problem.constants(&shares, &context.first_model, &[], batch)?;
-            let at_optimum =
-                local_losses(native, split, &constants.optimum, weight_decay, threads)?;
+            let at_optimum = local_losses(native, key, &constants.optimum, weight_decay, threads)?;
             let local = constants.local_optimum_values.clone();
             return Ok(Optima { local, constants: Some(constants), at_optimum: Some(at_optimum) });
         }
         let budget =
             OptimumBudget { epochs: EPOCHS_ALONE, weight_decay, ..OptimumBudget::default() };
-        let local = local_optima(native, split, &context.first_model, &budget, threads)?;
+        let local = local_optima(native, key, &context.first_model, &budget, threads)?;
         let local = local.into_iter().map(writable).collect();
         Ok(Optima { local, constants: None, at_optimum: None })
     }
@@ -186,7 +185,7 @@ impl Experiment {
         threads: Threads,
     ) -> Result<Vec<f64>> {
         let (task, weight_decay) = (self.required_task()?, self.weight_decay());
-        let losses = local_losses(task, context.split, global, weight_decay, threads)?;
+        let losses = local_losses(task, context.key, global, weight_decay, threads)?;
         Ok(losses.into_iter().map(writable).collect())
     }
 

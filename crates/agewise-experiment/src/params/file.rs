@@ -1,7 +1,7 @@
 //! Parameters as TOML.
 
 use super::{ExperimentParams, TrainingParams, WorldParams};
-use crate::toml_file::{keys_of, overlay, parse, table_of, with_line};
+use crate::toml_file::{overlay, parse, table_of, with_line};
 use agewise_core::{Error, Result};
 use agewise_train::aggregation::AggregationParams;
 use toml::{Table, Value};
@@ -22,9 +22,7 @@ pub fn read_params(text: &str, base: Option<&ExperimentParams>) -> Result<Experi
 impl ExperimentParams {
     /// The same with what a table says instead; whatever it does not know is an error.
     pub fn with(&self, changes: &Table) -> Result<Self> {
-        let unwritten = ["baseline", "weighting", "size_list", "aggregation.server"];
-        let known = keys_of(&ExperimentParams::comparison(), &unwritten)?;
-        overlay(self, &known, changes.clone())
+        overlay(self, changes.clone())
     }
 
     /// The first key that has another value in other parameters.

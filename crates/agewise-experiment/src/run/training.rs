@@ -123,7 +123,7 @@ impl<'a> TrainingRun<'a> {
         }
         let plan = RoundPlan {
             sketcher: self.selection.sketcher.as_ref(),
-            ..RoundPlan::new(self.context.split, log.round)
+            ..RoundPlan::new(self.context.key, log.round)
         };
         let members = Contribution::of_cohort(&cohort);
         let report = self.engine.round(&*task, plan, &members, threads)?;
@@ -151,13 +151,13 @@ impl<'a> TrainingRun<'a> {
     }
 
     fn prober<'b>(&'b self, task: &'b dyn Task, threads: Threads) -> Prober<'b> {
-        Prober { task, split: self.context.split, global: self.engine.global(), threads }
+        Prober { task, key: self.context.key, global: self.engine.global(), threads }
     }
 
     /// Answers the probes of the policy; returns the clients that were sent the model for them.
     fn probe(&mut self, task: &dyn Task, threads: Threads, log: &mut RoundLog) -> Result<Vec<u32>> {
         let Self { selection, engine, context, .. } = self;
-        let prober = Prober { task, split: context.split, global: engine.global(), threads };
+        let prober = Prober { task, key: context.key, global: engine.global(), threads };
         let LoggedSelection { selector, sketcher, .. } = selection;
         let before = (log.round == 0).then(|| selector.selector().ages().clone());
         let probed = selector.answer_probes(&prober, sketcher.as_ref())?;

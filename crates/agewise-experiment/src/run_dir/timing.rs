@@ -2,9 +2,9 @@
 //! run to run.
 
 use super::{RunDir, RunDirError, TIMING};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const COLUMNS: [&str; 6] =
@@ -71,8 +71,7 @@ impl Timing {
         let numbers = [seed, round].map(|number| number.to_string());
         let seconds =
             [format!("{whole:.6}"), format!("{checkpoint:.6}"), format!("{selection:.9}")];
-        // A thread that panicked had written nothing or a line.
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.0.lock();
         if let Some(sums) = inner.1.get_mut(place) {
             sums.add(whole, selection);
         }
@@ -83,7 +82,7 @@ impl Timing {
 
     /// What this process measured of each variant.
     pub(crate) fn means(&self) -> Vec<Option<MeanTimes>> {
-        let inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.0.lock();
         inner.1.iter().map(Sums::means).collect()
     }
 }

@@ -13,7 +13,7 @@ use agewise_train::data::{
 };
 use agewise_train::local::{LocalTraining, LocalTrainingParams, LocalWork, Samples};
 use agewise_train::model::ModelSpec;
-use agewise_train::task::Split;
+use agewise_train::task::PartitionKey;
 use agewise_train::{NativeTask, RoundEngine, RoundPlan, Task, Threads};
 
 const SEED: Seed = Seed(4);
@@ -21,7 +21,7 @@ const SEED: Seed = Seed(4);
 /// Images with the clients that share them.
 struct World {
     images: Images,
-    split: Split,
+    key: PartitionKey,
     clients: Vec<Vec<u32>>,
 }
 
@@ -57,9 +57,9 @@ impl World {
 
     /// Few labels for each client, so that the optima of clients differ.
     fn shared(images: Images, clients: u32) -> Self {
-        let split = Split { seed: SEED, clients };
-        let mut world = Self { images, split, clients: Vec::new() };
-        let partition = world.task("softmax").partition(split).unwrap();
+        let key = PartitionKey { seed: SEED, clients };
+        let mut world = Self { images, key, clients: Vec::new() };
+        let partition = world.task("softmax").partition(key).unwrap();
         world.clients = (0..clients as usize).map(|client| partition.of(client).to_vec()).collect();
         world
     }
@@ -72,7 +72,7 @@ impl World {
         let images = self.images.clone();
         let classes = images.classes() as usize;
         let spec = ModelSpec::named(model, images.shape(), classes).unwrap();
-        let data = Dataset { name: "made-up".into(), train: images.clone(), test: images };
+        let data = Dataset::new("made-up", images.clone(), images);
         let task = NativeTask::new(data, spec, training).unwrap();
         let task = task.with_pixel_scale(PixelScale::Unit);
         task.with_partition(PartitionDistribution::Dirichlet(0.3), SizeDistribution::Equal)
@@ -144,7 +144,7 @@ fn local_optima_are_the_optima_of_one_client() {
     let problem = ConvexProblem::new(&task, &samples, 0.005, two()).unwrap();
     let optima = problem.local_optima(&start).unwrap();
     let global = problem.optimum(&start, &shares).unwrap();
-    let losses = |model: &[f32]| local_losses(&task, world.split, model, 0.005, two()).unwrap();
+    let losses = |model: &[f32]| local_losses(&task, world.key, model, 0.005, two()).unwrap();
     let at_global = losses(&global.parameters);
     let whole: f64 = at_global.iter().zip(&shares).map(|(loss, share)| loss * share).sum();
     // The losses of the task and the solver's value are the same objective, summed in other ways.
@@ -264,7 +264,7 @@ fn training_alone_finds_nearly_the_optimum() {
     let samples = world.samples(&task);
     let start = task.initial(SEED).unwrap();
     let budget = OptimumBudget { batch: 10, weight_decay: 0.02, ..OptimumBudget::default() };
-    let found = local_optima(&task, world.split, &start, &budget, two()).unwrap();
+    let found = local_optima(&task, world.key, &start, &budget, two()).unwrap();
     let problem = ConvexProblem::new(&task, &samples, 0.02, two()).unwrap();
     for (found, optimum) in found.iter().zip(problem.local_optima(&start).unwrap()) {
         let excess = found - optimum.value;
@@ -272,8 +272,8 @@ fn training_alone_finds_nearly_the_optimum() {
     }
     // Where every step overshoots, training still ends no higher than it began.
     let wild = OptimumBudget { learning_rate: 1e4, epochs: 40, ..budget };
-    let ends = local_optima(&task, world.split, &start, &wild, two()).unwrap();
-    let begins = local_losses(&task, world.split, &start, 0.02, two()).unwrap();
+    let ends = local_optima(&task, world.key, &start, &wild, two()).unwrap();
+    let begins = local_losses(&task, world.key, &start, 0.02, two()).unwrap();
     assert!(ends.iter().zip(&begins).all(|(end, begin)| end <= begin));
 }
 
@@ -299,8 +299,8 @@ fn threads_do_not_change_a_byte() {
         OptimumBudget { epochs: 60, batch: 10, weight_decay: 1e-4, ..OptimumBudget::default() };
     let trained = |threads| {
         let threads = Threads::new(threads).unwrap();
-        let losses = local_losses(&task, world.split, &start, 1e-4, threads).unwrap();
-        (losses, local_optima(&task, world.split, &start, &budget, threads).unwrap())
+        let losses = local_losses(&task, world.key, &start, 1e-4, threads).unwrap();
+        (losses, local_optima(&task, world.key, &start, &budget, threads).unwrap())
     };
     let (losses, optima) = trained(1);
     assert!(trained(2) == (losses.clone(), optima.clone()));
@@ -331,7 +331,7 @@ fn theorem_1_lies_above_a_run() {
         ..LocalTrainingParams::default()
     };
     let task = world.trained("softmax", training.check().unwrap());
-    let losses = |model: &[f32]| local_losses(&task, world.split, model, DECAY, two()).unwrap();
+    let losses = |model: &[f32]| local_losses(&task, world.key, model, DECAY, two()).unwrap();
     for policy in ["random", "markov-optimal", "oldest-first", "phased"] {
         let setting = SettingParams::new(12, 5, 10).check().unwrap();
         let policy = PolicySpec::named(policy);
@@ -354,7 +354,7 @@ fn theorem_1_lies_above_a_run() {
             assert!((skew(&gaps, &shares, &shares).unwrap() - 1.0).abs() < 1e-12);
             let cohort = selector.select(Availability::Everyone).unwrap();
             let members = Contribution::of_cohort(&cohort);
-            let plan = RoundPlan::new(world.split, round);
+            let plan = RoundPlan::new(world.key, round);
             let report = engine.round(&task, plan, &members, two()).unwrap();
             selector.finish(&report.accepted()).unwrap();
         }
@@ -404,8 +404,8 @@ fn what_cannot_be_is_named() {
     assert_eq!(problem.constants(&[0.5, 0.5], &start, &[], 0).unwrap_err().field(), "batch");
 
     let budget = OptimumBudget { epochs: 0, ..OptimumBudget::default() };
-    let error = local_optima(&task, world.split, &start, &budget, Threads::ONE).unwrap_err();
+    let error = local_optima(&task, world.key, &start, &budget, Threads::ONE).unwrap_err();
     assert_eq!(error.field(), "epochs");
     let budget = OptimumBudget::default();
-    assert!(local_optima(&task, world.split, &endless, &budget, Threads::ONE).is_err());
+    assert!(local_optima(&task, world.key, &endless, &budget, Threads::ONE).is_err());
 }

@@ -8,7 +8,7 @@ use agewise_core::{
 use agewise_experiment::{Experiment, ExperimentParams, Measure, Summary, Variant};
 use agewise_train::aggregation::{Aggregation, Aggregator, Contribution, UpdateSource, Verdict};
 use agewise_train::local::LocalReport;
-use agewise_train::task::{Split, TrainJob};
+use agewise_train::task::{PartitionKey, TrainJob};
 use agewise_train::{Evaluation, Metric, Task};
 
 /// Always the clients with these numbers.
@@ -110,8 +110,8 @@ struct Regression;
 const FEATURES: usize = 2;
 
 impl Regression {
-    fn samples(split: Split, client: u32) -> impl Iterator<Item = ([f64; FEATURES], f64)> {
-        let draws = Draws::new(split.seed, Stream::custom(4_000), u64::from(client));
+    fn samples(key: PartitionKey, client: u32) -> impl Iterator<Item = ([f64; FEATURES], f64)> {
+        let draws = Draws::new(key.seed, Stream::custom(4_000), u64::from(client));
         (0..20u64).map(move |sample| {
             let number = |place| 2.0 * draws.of(3 * sample + place).unit() - 1.0;
             let features = [number(0), number(1)];
@@ -134,13 +134,13 @@ impl Task for Regression {
         Ok(vec![0.0; FEATURES])
     }
 
-    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
-        Ok(vec![20; split.clients as usize])
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        Ok(vec![20; key.clients as usize])
     }
 
     fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {
         let mut squares = 0.0;
-        for (features, value) in Self::samples(job.split, job.client) {
+        for (features, value) in Self::samples(job.key, job.client) {
             let error = Self::error(parameters, features, value);
             squares += error * error;
             for (weight, feature) in parameters.iter_mut().zip(features) {
@@ -152,7 +152,7 @@ impl Task for Regression {
     }
 
     fn evaluate(&self, parameters: &[f32], _: usize) -> Result<Evaluation> {
-        let everyone = Split { seed: Seed(999), clients: 1 };
+        let everyone = PartitionKey { seed: Seed(999), clients: 1 };
         let errors = Self::samples(everyone, 0).map(|(x, y)| Self::error(parameters, x, y));
         Ok(Evaluation::regression(20, errors.map(|error| error * error).sum()))
     }

@@ -3,7 +3,7 @@
 use crate::training::worlds::Dir;
 use agewise_core::{Seed, Weighting};
 use agewise_experiment::{Experiment, ExperimentParams, RunId};
-use agewise_train::aggregation::Rule;
+use agewise_train::aggregation::AggregationRule;
 
 fn experiment(change: impl Fn(&mut ExperimentParams)) -> agewise_core::Result<Experiment> {
     let mut params = ExperimentParams::default();
@@ -52,7 +52,7 @@ fn what_is_wrong_is_named() {
     );
     let aggregated = "aggregation of random+median";
     assert_eq!(field(&|p| p.policies = vec!["random+median".into()]), aggregated);
-    assert_eq!(field(&|p| p.aggregation.rule = Rule::Median), "aggregation of random");
+    assert_eq!(field(&|p| p.aggregation.rule = AggregationRule::Median), "aggregation of random");
     assert_eq!(field(&|p| p.size_list = Some(vec![1.0])), "sizes");
     let unbiased = |p: &mut ExperimentParams| {
         p.calibrate = true;

@@ -28,6 +28,7 @@ pub use table::{Cell, Column, Table};
 ///     .footer("Made with agewise.");
 /// assert!(page.to_html().starts_with("<!DOCTYPE html>"));
 /// ```
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
@@ -51,6 +52,7 @@ enum Block {
 }
 
 /// One number that matters, for a row of small cards.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct KeyFigure {
     label: String,
@@ -65,7 +67,6 @@ impl KeyFigure {
     }
 
     /// Sets the small text under the value.
-    #[must_use]
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.note = note.into();
         self
@@ -79,51 +80,43 @@ impl Page {
     }
 
     /// Sets the text under the title that says what the page is about.
-    #[must_use]
     pub fn lead(mut self, text: impl Into<String>) -> Self {
         self.lead = text.into();
         self
     }
 
     /// Sets the small text at the end of the page.
-    #[must_use]
     pub fn footer(mut self, text: impl Into<String>) -> Self {
         self.footer = text.into();
         self
     }
 
     /// Adds a heading with an anchor. From two headings on, the page has a table of contents.
-    #[must_use]
     pub fn heading(self, text: impl Into<String>) -> Self {
         self.block(Block::Heading(text.into()))
     }
 
     /// Adds a smaller heading, which is not in the table of contents.
-    #[must_use]
     pub fn subheading(self, text: impl Into<String>) -> Self {
         self.block(Block::Subheading(text.into()))
     }
 
     /// Adds a paragraph.
-    #[must_use]
     pub fn paragraph(self, text: impl Into<String>) -> Self {
         self.block(Block::Paragraph(text.into()))
     }
 
     /// Adds a list of sentences, each with a bullet; blank ones are left out.
-    #[must_use]
     pub fn list(self, items: impl IntoIterator<Item = String>) -> Self {
         self.block(Block::List(items.into_iter().collect()))
     }
 
     /// Adds a paragraph in a quiet box, for cautions.
-    #[must_use]
     pub fn note(self, text: impl Into<String>) -> Self {
         self.block(Block::Note(text.into()))
     }
 
     /// Adds a figure, drawn now, and under it a sentence on how to read it, which may be empty.
-    #[must_use]
     pub fn figure(self, figure: &Figure, how_to_read: impl Into<String>) -> Self {
         self.block(Block::Figure {
             title: figure.title.clone(),
@@ -134,20 +127,17 @@ impl Page {
     }
 
     /// Adds a table.
-    #[must_use]
     pub fn table(self, table: Table) -> Self {
         self.block(Block::Table(table))
     }
 
     /// Adds a row of cards with numbers that matter.
-    #[must_use]
     pub fn key_figures(self, figures: impl IntoIterator<Item = KeyFigure>) -> Self {
         self.block(Block::KeyFigures(figures.into_iter().collect()))
     }
 
     /// Adds text whose line breaks and spaces count, such as a command or a configuration. It is
     /// folded away under its summary; in print it is open.
-    #[must_use]
     pub fn preformatted(self, summary: impl Into<String>, text: impl Into<String>) -> Self {
         self.block(Block::Preformatted { summary: summary.into(), text: text.into() })
     }

@@ -24,6 +24,7 @@ impl Column {
 }
 
 /// One cell of a table.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Cell {
     text: String,
@@ -37,7 +38,6 @@ impl Cell {
     }
 
     /// Highlights the cell as the best of its column.
-    #[must_use]
     pub fn best(mut self) -> Self {
         self.is_best = true;
         self
@@ -57,6 +57,7 @@ impl From<String> for Cell {
 }
 
 /// A table with a row of headings. The first cell of each row names the row.
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<Column>,
@@ -72,7 +73,6 @@ impl Table {
 
     /// Adds a row. Cells that are missing at its end stay empty; cells beyond the last column are
     /// left out.
-    #[must_use]
     pub fn row(mut self, cells: impl IntoIterator<Item = impl Into<Cell>>) -> Self {
         let width = self.columns.len();
         self.rows.push(cells.into_iter().take(width).map(Into::into).collect());
@@ -80,7 +80,6 @@ impl Table {
     }
 
     /// Sets the text above the table that says what it shows.
-    #[must_use]
     pub fn caption(mut self, caption: impl Into<String>) -> Self {
         self.caption = caption.into();
         self

@@ -18,7 +18,7 @@ use crate::protocol::TaskSpec;
 use crate::tls::Trust;
 use agewise_core::{Error, Result, Seed};
 use agewise_train::Task;
-use agewise_train::task::Split;
+use agewise_train::task::PartitionKey;
 use backoff::Backoff;
 pub(crate) use endpoint::{endpoint, with_causes};
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct OwnTask(pub Arc<dyn Task>);
 
 impl TaskProvider for OwnTask {
     fn samples(&self) -> Result<u64> {
-        let sizes = self.0.sizes(Split { seed: Seed(0), clients: 1 })?;
+        let sizes = self.0.sizes(PartitionKey { seed: Seed(0), clients: 1 })?;
         Ok(sizes.first().copied().unwrap_or(0))
     }
 

@@ -11,7 +11,7 @@ use crate::protocol::{
     ReportPart, State, join_reply, report_part, report_reply, seeded_draw,
 };
 use agewise_core::{Error, Seed};
-use agewise_train::task::{Split, TrainJob};
+use agewise_train::task::{PartitionKey, TrainJob};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::time::Instant;
@@ -133,11 +133,11 @@ impl Session {
             return Ok(());
         };
         let client = self.state.client;
-        let split = Split { seed: Seed(seed), clients: announcement.clients };
+        let key = PartitionKey { seed: Seed(seed), clients: announcement.clients };
         let training = move || {
             let mut parameters = parameters;
             let begun = Instant::now();
-            let trained = task.train(&TrainJob::round(split, round, client), &mut parameters)?;
+            let trained = task.train(&TrainJob::round(key, round, client), &mut parameters)?;
             let bytes = Bytes::from(to_bytes(&parameters));
             let sha256 = Sha256::digest(&bytes).to_vec();
             Ok::<_, Error>((trained, begun.elapsed(), bytes, sha256))

@@ -8,6 +8,7 @@ use super::storage::ledger::{Ledger, TokenRow};
 use crate::crypto::token::{Role, Token};
 use crate::protocol::name::check_name;
 use agewise_core::Error;
+use serde::Serialize;
 use std::path::Path;
 
 /// The most tokens that are made at once.
@@ -20,7 +21,7 @@ pub struct Admin {
 }
 
 /// A client that has enrolled.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClientInfo {
     /// Its number.
     pub client: u32,
@@ -33,7 +34,7 @@ pub struct ClientInfo {
 }
 
 /// A token, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TokenInfo {
     /// Its public part.
     pub id: String,

@@ -6,6 +6,7 @@
 use super::from_hex;
 use agewise_core::Error;
 use data_encoding::HEXLOWER;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +18,8 @@ const ID_BYTES: usize = 8;
 const SECRET_BYTES: usize = 20;
 
 /// The rights of a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// Enrol as a client, once.
     Client,

@@ -37,7 +37,7 @@ const RUN: [u8; 16] = *b"the attacked run";
 fn wanderer() -> Box<dyn TaskProvider> {
     let task = Numbers::new(PARAMETERS).with_report(SAMPLES, 0.5);
     Box::new(OwnTask(Arc::new(task.with_training(|job, parameters| {
-        let mut state = job.split.seed.0 ^ (job.round << 32) ^ u64::from(job.client);
+        let mut state = job.key.seed.0 ^ (job.round << 32) ^ u64::from(job.client);
         for value in parameters {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             *value = 0.9 * *value + (state >> 40) as f32 / 16_777_216.0;

@@ -23,7 +23,7 @@ mod sorted_columns;
 mod trimmed_mean;
 mod updates;
 
-pub use params::{AggregationParams, Rule};
+pub use params::{AggregationParams, AggregationRule};
 pub use server_optimizer::ServerRule;
 
 use agewise_core::{Cohort, Error, Result};

@@ -19,7 +19,7 @@ use std::str::FromStr;
 /// How the updates of a cohort become one model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rule {
+pub enum AggregationRule {
     /// The weighted mean.
     #[default]
     Mean,
@@ -34,7 +34,7 @@ pub enum Rule {
 #[serde(default, deny_unknown_fields)]
 pub struct AggregationParams {
     /// How updates become one model.
-    pub rule: Rule,
+    pub rule: AggregationRule,
     /// The share of updates that a trimmed mean cuts at each end, from 0 to below 0.5.
     pub trim: f64,
     /// If above 0, an update that is farther than this from the global model is shortened to this distance.
@@ -46,7 +46,7 @@ pub struct AggregationParams {
 impl Default for AggregationParams {
     /// FedAvg: the mean of updates as they came.
     fn default() -> Self {
-        Self { rule: Rule::Mean, trim: 0.1, clip_norm: 0.0, server: ServerRule::Average }
+        Self { rule: AggregationRule::Mean, trim: 0.1, clip_norm: 0.0, server: ServerRule::Average }
     }
 }
 
@@ -66,9 +66,9 @@ impl AggregationParams {
     pub fn build(&self, parameters: usize) -> Result<Box<dyn Aggregator>> {
         self.check()?;
         let rule: Box<dyn Combine> = match self.rule {
-            Rule::Mean => Box::<Mean>::default(),
-            Rule::TrimmedMean => Box::new(TrimmedMean::new(self.trim)),
-            Rule::Median => Box::<Median>::default(),
+            AggregationRule::Mean => Box::<Mean>::default(),
+            AggregationRule::TrimmedMean => Box::new(TrimmedMean::new(self.trim)),
+            AggregationRule::Median => Box::<Median>::default(),
         };
         let server = ServerOptimizer::new(self.server, parameters)?;
         Ok(Box::new(Pipeline { clip: Clip { norm: self.clip_norm }, rule, server }))
@@ -94,16 +94,16 @@ impl FromStr for AggregationParams {
         for part in split_outside_brackets(text, '+') {
             let (name, mut options) = Options::parse(part).ok_or_else(wrong)?;
             let rule = match name {
-                "mean" => Some(Rule::Mean),
-                "trimmed-mean" => Some(Rule::TrimmedMean),
-                "median" => Some(Rule::Median),
+                "mean" => Some(AggregationRule::Mean),
+                "trimmed-mean" => Some(AggregationRule::TrimmedMean),
+                "median" => Some(AggregationRule::Median),
                 _ => None,
             };
             if let Some(rule) = rule {
                 rules += 1;
                 params.rule = rule;
                 options.take("clip_norm", &mut params.clip_norm);
-                if rule == Rule::TrimmedMean {
+                if rule == AggregationRule::TrimmedMean {
                     options.take("trim", &mut params.trim);
                 }
             } else {
@@ -208,14 +208,14 @@ impl fmt::Display for AggregationParams {
         };
         option("clip_norm", self.clip_norm.to_string(), plain.clip_norm.to_string());
         let name = match self.rule {
-            Rule::Mean => "mean",
-            Rule::Median => "median",
-            Rule::TrimmedMean => {
+            AggregationRule::Mean => "mean",
+            AggregationRule::Median => "median",
+            AggregationRule::TrimmedMean => {
                 option("trim", self.trim.to_string(), plain.trim.to_string());
                 "trimmed-mean"
             }
         };
-        let is_plain_mean = self.rule == Rule::Mean && options.is_empty();
+        let is_plain_mean = self.rule == AggregationRule::Mean && options.is_empty();
         let rule = with_options(name, &options);
         let (name, numbers): (_, Vec<(&str, f32, f32)>) = match self.server {
             ServerRule::Average => return f.write_str(&rule),

@@ -22,7 +22,7 @@ pub enum Layout {
 
 /// Which images a file is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subset {
+pub enum Split {
     /// Those to learn from.
     Train,
     /// Those to be tested on.
@@ -46,7 +46,7 @@ pub struct ContentFile {
     /// Its name, without `.gz`.
     pub name: &'static str,
     /// Which images it is about.
-    pub subset: Subset,
+    pub split: Split,
     /// What it says about them.
     pub holds: Holds,
     /// How many images that are.
@@ -94,9 +94,9 @@ pub struct CatalogueEntry {
 }
 
 impl CatalogueEntry {
-    /// How many images a subset has.
-    pub fn images(&self, subset: Subset) -> u32 {
-        let files = self.content.iter().filter(|file| file.subset == subset);
+    /// How many images a split has.
+    pub fn images(&self, split: Split) -> u32 {
+        let files = self.content.iter().filter(|file| file.split == split);
         files.filter(|file| file.holds != Holds::Labels).map(|file| file.images).sum()
     }
 }
@@ -113,19 +113,19 @@ const CIFAR_SHAPE: ImageShape = ImageShape::new(3, 32, 32);
 
 /// The four files of a set in idx format, with the checksums of the unpacked bytes.
 const fn idx_files(train: u32, test: u32, checksums: [Option<Checksum>; 4]) -> [ContentFile; 4] {
-    const fn pixels(name: &'static str, subset: Subset, images: u32) -> ContentFile {
+    const fn pixels(name: &'static str, split: Split, images: u32) -> ContentFile {
         let bytes = 16 + images as u64 * MNIST_SHAPE.len() as u64;
-        ContentFile { name, subset, holds: Holds::Pixels, images, bytes, checksum: None }
+        ContentFile { name, split, holds: Holds::Pixels, images, bytes, checksum: None }
     }
-    const fn labels(name: &'static str, subset: Subset, images: u32) -> ContentFile {
+    const fn labels(name: &'static str, split: Split, images: u32) -> ContentFile {
         let bytes = 8 + images as u64;
-        ContentFile { name, subset, holds: Holds::Labels, images, bytes, checksum: None }
+        ContentFile { name, split, holds: Holds::Labels, images, bytes, checksum: None }
     }
     let mut files = [
-        pixels("train-images-idx3-ubyte", Subset::Train, train),
-        labels("train-labels-idx1-ubyte", Subset::Train, train),
-        pixels("t10k-images-idx3-ubyte", Subset::Test, test),
-        labels("t10k-labels-idx1-ubyte", Subset::Test, test),
+        pixels("train-images-idx3-ubyte", Split::Train, train),
+        labels("train-labels-idx1-ubyte", Split::Train, train),
+        pixels("t10k-images-idx3-ubyte", Split::Test, test),
+        labels("t10k-labels-idx1-ubyte", Split::Test, test),
     ];
     let mut file = 0;
     while file < files.len() {
@@ -138,13 +138,13 @@ const fn idx_files(train: u32, test: u32, checksums: [Option<Checksum>; 4]) -> [
 /// A file of records of one or two labels and 3 x 32 x 32 pixels.
 const fn records(
     name: &'static str,
-    subset: Subset,
+    split: Split,
     images: u32,
     labels: u64,
     checksum: Option<Checksum>,
 ) -> ContentFile {
     let bytes = images as u64 * (labels + CIFAR_SHAPE.len() as u64);
-    ContentFile { name, subset, holds: Holds::Records, images, bytes, checksum }
+    ContentFile { name, split, holds: Holds::Records, images, bytes, checksum }
 }
 
 const fn published(name: &'static str, bytes: u64, checksum: &'static str) -> PublishedFile {
@@ -263,42 +263,42 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         content: &[
             records(
                 "data_batch_1.bin",
-                Subset::Train,
+                Split::Train,
                 10_000,
                 1,
                 Some(Checksum("cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5")),
             ),
             records(
                 "data_batch_2.bin",
-                Subset::Train,
+                Split::Train,
                 10_000,
                 1,
                 Some(Checksum("a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed")),
             ),
             records(
                 "data_batch_3.bin",
-                Subset::Train,
+                Split::Train,
                 10_000,
                 1,
                 Some(Checksum("bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67")),
             ),
             records(
                 "data_batch_4.bin",
-                Subset::Train,
+                Split::Train,
                 10_000,
                 1,
                 Some(Checksum("014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48")),
             ),
             records(
                 "data_batch_5.bin",
-                Subset::Train,
+                Split::Train,
                 10_000,
                 1,
                 Some(Checksum("755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add")),
             ),
             records(
                 "test_batch.bin",
-                Subset::Test,
+                Split::Test,
                 10_000,
                 1,
                 Some(Checksum("8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b")),
@@ -323,8 +323,8 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         classes: 100,
         layout: Layout::Cifar,
         content: &[
-            records("train.bin", Subset::Train, 50_000, 2, None),
-            records("test.bin", Subset::Test, 10_000, 2, None),
+            records("train.bin", Split::Train, 50_000, 2, None),
+            records("test.bin", Split::Test, 10_000, 2, None),
         ],
         published: &[published(
             "cifar-100-binary.tar.gz",

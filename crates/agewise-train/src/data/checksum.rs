@@ -57,7 +57,40 @@ pub enum Integrity {
     },
 }
 
+/// A file whose checksum is known, and that has another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlteredFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The data set.
+    pub dataset: &'static str,
+    /// Its checksum, or why there is none.
+    pub found: String,
+    /// The checksum of the published file.
+    pub expected: Checksum,
+}
+
+impl fmt::Display for AlteredFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, dataset, found, expected } = self;
+        let path = path.display();
+        write!(f, "{path}: SHA-256 {found} is not that of the published {dataset}, {expected}: ")?;
+        write!(f, "`agewise data fetch {dataset}` gets it")
+    }
+}
+
 impl CatalogueEntry {
+    /// The files of a data set that are not those that were published, where that is known.
+    pub fn altered(&self, found: &Found) -> Result<Vec<AlteredFile>, DataError> {
+        let altered = |(path, integrity)| match integrity {
+            Integrity::Wrong { found, expected } => {
+                Some(AlteredFile { path, dataset: self.name, found, expected })
+            }
+            _ => None,
+        };
+        Ok(self.verify(found)?.into_iter().filter_map(altered).collect())
+    }
+
     /// Checks the files of a data set that was found; those that are embedded are checked too.
     pub fn verify(&self, found: &Found) -> Result<Vec<(PathBuf, Integrity)>, DataError> {
         let paths = match found {

@@ -1,5 +1,6 @@
 //! Images and their labels in memory.
 
+use super::checksum::AlteredFile;
 use agewise_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -151,6 +152,15 @@ pub struct Dataset {
     pub train: Images,
     /// The images on which models are tested.
     pub test: Images,
+    /// Files that are not those that were published: results with them cannot be compared with others.
+    pub altered: Vec<AlteredFile>,
+}
+
+impl Dataset {
+    /// Data of one's own.
+    pub fn new(name: impl Into<String>, train: Images, test: Images) -> Self {
+        Self { name: name.into(), train, test, altered: Vec::new() }
+    }
 }
 
 #[cfg(test)]

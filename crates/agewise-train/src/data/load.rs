@@ -1,6 +1,6 @@
 //! From files to a data set in memory.
 
-use super::catalogue::{CatalogueEntry, ContentFile, Holds, Layout, Subset, find};
+use super::catalogue::{CatalogueEntry, ContentFile, Holds, Layout, Split, find};
 use super::cifar::{Labels, Records, read_cifar};
 use super::digits::embedded_digits;
 use super::error::{DataError, FormatError};
@@ -31,17 +31,22 @@ impl CatalogueEntry {
         self.load_found(&self.find_in(folders)?)
     }
 
-    /// Loads the data set from where it was found.
+    /// Loads the data set from where it was found, and says which of its files are not those that were published.
     pub fn load_found(&self, found: &Found) -> Result<Dataset, DataError> {
+        let dataset = self.read_found(found)?;
+        Ok(Dataset { altered: self.altered(found)?, ..dataset })
+    }
+
+    fn read_found(&self, found: &Found) -> Result<Dataset, DataError> {
         match (found, self.layout) {
             (Found::Embedded, _) => embedded_digits(),
             (Found::Files(paths), Layout::Cifar) => {
-                let mut subsets = Subsets::default();
+                let mut splits = Splits::default();
                 for (path, file) in paths.iter().zip(self.content) {
                     let records = read_cifar(open(path)?, labels(self), file.images);
-                    subsets.add(file, records.map_err(|error| error.in_file(path))?);
+                    splits.add(file, records.map_err(|error| error.in_file(path))?);
                 }
-                subsets.into_dataset(self, paths.first().map_or(Path::new(""), PathBuf::as_path))
+                splits.into_dataset(self, paths.first().map_or(Path::new(""), PathBuf::as_path))
             }
             (Found::Files(paths), _) => dataset_from_idx(self, |file| {
                 let place = self.content.iter().position(|other| other.name == file.name);
@@ -64,10 +69,10 @@ pub(crate) fn dataset_from_idx<R: Read>(
     entry: &CatalogueEntry,
     source: impl Fn(&ContentFile) -> Result<(PathBuf, R), DataError>,
 ) -> Result<Dataset, DataError> {
-    let images = |subset: Subset| {
+    let images = |split: Split| {
         let mut records = Records::default();
         let mut last = PathBuf::new();
-        for file in entry.content.iter().filter(|file| file.subset == subset) {
+        for file in entry.content.iter().filter(|file| file.split == split) {
             let (path, source) = source(file)?;
             let sides = [file.images, entry.shape.height, entry.shape.width];
             let (dimensions, values) = match file.holds {
@@ -80,8 +85,8 @@ pub(crate) fn dataset_from_idx<R: Read>(
         }
         checked(entry, records, &last)
     };
-    let (train, test) = (images(Subset::Train)?, images(Subset::Test)?);
-    Ok(Dataset { name: entry.name.to_string(), train, test })
+    let (train, test) = (images(Split::Train)?, images(Split::Test)?);
+    Ok(Dataset::new(entry.name, train, test))
 }
 
 /// A data set from an archive, whatever the order of its files.
@@ -108,40 +113,40 @@ fn from_archive(entry: &CatalogueEntry, path: &Path) -> Result<Dataset, DataErro
             error.in_file(&path.join(name))
         })?);
     }
-    let mut subsets = Subsets::default();
+    let mut splits = Splits::default();
     for (part, content) in parts.into_iter().zip(entry.content) {
         let found = format!("an archive without {}", content.name);
         let missing = || wrong(FormatError::new(found, "all files of the data set"));
-        subsets.add(content, part.ok_or_else(missing)?);
+        splits.add(content, part.ok_or_else(missing)?);
     }
-    subsets.into_dataset(entry, path)
+    splits.into_dataset(entry, path)
 }
 
-/// Records of both subsets, put together file by file.
+/// Records of both splits, put together file by file.
 #[derive(Default)]
-struct Subsets {
+struct Splits {
     train: Records,
     test: Records,
 }
 
-impl Subsets {
+impl Splits {
     fn add(&mut self, file: &ContentFile, records: Records) {
-        let subset = match file.subset {
-            Subset::Train => &mut self.train,
-            Subset::Test => &mut self.test,
+        let split = match file.split {
+            Split::Train => &mut self.train,
+            Split::Test => &mut self.test,
         };
-        if subset.pixels.is_empty() {
-            *subset = records;
+        if split.pixels.is_empty() {
+            *split = records;
         } else {
-            subset.pixels.extend(records.pixels);
-            subset.labels.extend(records.labels);
+            split.pixels.extend(records.pixels);
+            split.labels.extend(records.labels);
         }
     }
 
     fn into_dataset(self, entry: &CatalogueEntry, path: &Path) -> Result<Dataset, DataError> {
         let train = checked(entry, self.train, path)?;
         let test = checked(entry, self.test, path)?;
-        Ok(Dataset { name: entry.name.to_string(), train, test })
+        Ok(Dataset::new(entry.name, train, test))
     }
 }
 

@@ -30,8 +30,8 @@ mod load;
 mod partition;
 mod pixels;
 
-pub use catalogue::{CATALOGUE, CatalogueEntry, ContentFile, Holds, Layout, PublishedFile, Subset};
-pub use checksum::{Checksum, Integrity, digest_of};
+pub use catalogue::{CATALOGUE, CatalogueEntry, ContentFile, Holds, Layout, PublishedFile, Split};
+pub use checksum::{AlteredFile, Checksum, Integrity, digest_of};
 pub use digits::embedded_digits;
 pub use error::{DataError, FormatError};
 pub use fetch::{FetchError, FetchStep, Fetched, fetch};

@@ -2,7 +2,7 @@
 
 use agewise_train::data::{
     CATALOGUE, CatalogueEntry, Checksum, ContentFile, DataError, Found, Holds, ImageShape,
-    Integrity, Layout, PixelNormalization, PixelScale, PublishedFile, Subset, digest_of,
+    Integrity, Layout, PixelNormalization, PixelScale, PublishedFile, Split, digest_of,
     embedded_digits, load,
 };
 use flate2::Compression;
@@ -56,7 +56,7 @@ fn small_files() -> [(&'static str, Vec<u8>); 4] {
 fn small() -> CatalogueEntry {
     let content = small_files().map(|(name, bytes)| ContentFile {
         name,
-        subset: if name.starts_with("train") { Subset::Train } else { Subset::Test },
+        split: if name.starts_with("train") { Split::Train } else { Split::Test },
         holds: if name.contains("images") { Holds::Pixels } else { Holds::Labels },
         images: if name.starts_with("train") { 3 } else { 2 },
         bytes: bytes.len() as u64,
@@ -98,6 +98,7 @@ fn files_are_found_plain_or_packed_in_any_known_place() {
             let verdicts = small().verify(&found).unwrap();
             assert_eq!(verdicts.len(), 4);
             assert!(verdicts.iter().all(|(_, verdict)| *verdict == Integrity::SameContents));
+            assert!(set.altered.is_empty());
         }
     }
 }
@@ -117,6 +118,25 @@ fn a_missing_set_says_where_it_was_looked_for() {
 }
 
 #[test]
+fn an_altered_file_is_loaded_and_named() {
+    let here = folder("altered");
+    let files = small_files();
+    for (name, bytes) in &files {
+        write(&here.join(name), bytes);
+    }
+    let labels = idx(&[3], &[0, 1, 8]);
+    write(&here.join(files[1].0), &labels);
+    let set = small().load(std::slice::from_ref(&here)).unwrap();
+    assert_eq!((set.train.labels(), set.altered.len()), (&[0, 1, 8][..], 1));
+    let text = set.altered[0].to_string();
+    let path = here.join(files[1].0).display().to_string();
+    let (found, expected) = (digest_of(&labels[..]).unwrap(), checksum(&files[1].1));
+    for part in [path.as_str(), found.as_str(), expected.0, "`agewise data fetch small`"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
 fn a_bad_file_is_named() {
     let here = folder("bad");
     let files = small_files();
@@ -126,6 +146,8 @@ fn a_bad_file_is_named() {
         }
         write(&here.join(files[which].0), bytes);
         let found = small().find_in(std::slice::from_ref(&here)).unwrap();
+        let altered = small().altered(&found).unwrap();
+        assert_eq!(altered[0].path, here.join(files[which].0));
         let verdict = small().verify(&found).unwrap().swap_remove(which).1;
         assert!(matches!(verdict, Integrity::Wrong { .. }), "{verdict:?}");
         small().load_found(&found).unwrap_err().to_string()
@@ -153,7 +175,7 @@ fn small_cifar(archive: &[u8]) -> (CatalogueEntry, Vec<(&'static str, Vec<u8>)>)
         .iter()
         .map(|(name, bytes)| ContentFile {
             name,
-            subset: if name.starts_with("data") { Subset::Train } else { Subset::Test },
+            split: if name.starts_with("data") { Split::Train } else { Split::Test },
             holds: Holds::Records,
             images: bytes.len() as u32 / 3073,
             bytes: bytes.len() as u64,
@@ -275,8 +297,8 @@ fn the_catalogue_is_sound() {
         }
         assert!(entry.mirrors.iter().all(|url| url.ends_with('/')));
         assert_eq!(entry.published.is_empty(), entry.layout == Layout::Embedded);
-        let expected = if entry.name == "digits" { 6_000 } else { entry.images(Subset::Train) };
-        assert_eq!(entry.images(Subset::Train), expected);
+        let expected = if entry.name == "digits" { 6_000 } else { entry.images(Split::Train) };
+        assert_eq!(entry.images(Split::Train), expected);
     }
 }
 
@@ -292,8 +314,8 @@ fn real_data_is_loaded_where_it_is() {
         match entry.find_in(&folders) {
             Ok(found) => {
                 let set = entry.load_found(&found).unwrap();
-                assert_eq!(set.train.len(), entry.images(Subset::Train) as usize);
-                assert_eq!(set.test.len(), entry.images(Subset::Test) as usize);
+                assert_eq!(set.train.len(), entry.images(Split::Train) as usize);
+                assert_eq!(set.test.len(), entry.images(Split::Test) as usize);
                 for (path, verdict) in entry.verify(&found).unwrap() {
                     assert!(!matches!(verdict, Integrity::Wrong { .. }), "{path:?}: {verdict:?}");
                 }

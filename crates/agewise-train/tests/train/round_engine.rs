@@ -11,15 +11,15 @@ use agewise_train::local::{
     LocalReport, LocalTask, LocalTraining, LocalTrainingParams, LocalWork, Samples,
 };
 use agewise_train::sketch::Sketcher;
-use agewise_train::task::{Amount, Split, Task, TrainJob};
+use agewise_train::task::{Amount, PartitionKey, Task, TrainJob};
 use agewise_train::{Evaluation, NativeTask, RoundEngine, RoundPlan, Threads};
 use rand_core::Rng;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-const SPLIT: Split = Split { seed: Seed(6), clients: 100 };
-const ROUND: RoundPlan<'_> = RoundPlan { split: SPLIT, round: 0, sketcher: None };
+const KEY: PartitionKey = PartitionKey { seed: Seed(6), clients: 100 };
+const ROUND: RoundPlan<'_> = RoundPlan { key: KEY, round: 0, sketcher: None };
 
 fn training(epochs: u32, batch: u32) -> LocalTraining {
     let work = LocalWork::Epochs(epochs);
@@ -37,7 +37,7 @@ fn digits(model: &str, training: LocalTraining) -> NativeTask {
 }
 
 fn engine(task: &dyn Task) -> RoundEngine {
-    RoundEngine::new(task.initial(SPLIT.seed).unwrap(), &Aggregation::default()).unwrap()
+    RoundEngine::new(task.initial(KEY.seed).unwrap(), &Aggregation::default()).unwrap()
 }
 
 fn threads(count: usize) -> Threads {
@@ -56,8 +56,8 @@ fn cohort(clients: &[u32]) -> Vec<Contribution> {
 
 /// So many different clients of a round.
 fn draw(count: usize, round: u64) -> Vec<Contribution> {
-    let mut numbers = Draws::new(SPLIT.seed, Stream::custom(901), round).sequence(0);
-    let mut all: Vec<u32> = (0..SPLIT.clients).collect();
+    let mut numbers = Draws::new(KEY.seed, Stream::custom(901), round).sequence(0);
+    let mut all: Vec<u32> = (0..KEY.clients).collect();
     for last in (1..all.len()).rev() {
         all.swap(last, (numbers.next_u64() % (last as u64 + 1)) as usize);
     }
@@ -69,7 +69,7 @@ fn average(task: &dyn Task, global: &[f32], cohort: &[Contribution]) -> Vec<f64>
     let mut sum = vec![0.0; global.len()];
     for member in cohort {
         let mut update = global.to_vec();
-        task.train(&TrainJob::round(SPLIT, 0, member.client), &mut update).unwrap();
+        task.train(&TrainJob::round(KEY, 0, member.client), &mut update).unwrap();
         for (sum, &value) in sum.iter_mut().zip(&update) {
             *sum += member.weight * f64::from(value);
         }
@@ -90,7 +90,7 @@ fn assert_near(found: &[f32], expected: &[f64]) {
 #[test]
 fn threads_change_nothing() {
     let task = digits("2nn", training(1, 20));
-    let sketcher = Sketcher::for_task(&task, SPLIT.seed);
+    let sketcher = Sketcher::for_task(&task, KEY.seed);
     let run = |count: usize| {
         let mut engine = engine(&task);
         let mut reports = Vec::new();
@@ -114,46 +114,46 @@ fn threads_change_nothing() {
 fn a_native_task_is_its_trainer() {
     let task = digits("2nn", training(1, 20));
     let data = embedded_digits().unwrap();
-    let params = PartitionParams { clients: 100, seed: SPLIT.seed, ..PartitionParams::default() };
+    let params = PartitionParams { clients: 100, seed: KEY.seed, ..PartitionParams::default() };
     let partition = params.check(&data.train).unwrap().split();
     let pixels = PixelNormalization::new(PixelScale::Unit, &data.train);
     let indices = Some(partition.of(9));
     let samples = Samples { images: &data.train, indices, pixels: &pixels };
     let mut worker = task.trainer().worker();
 
-    let first = task.trainer().model().initial(SPLIT.seed);
-    assert_eq!(task.initial(SPLIT.seed).unwrap(), first);
-    assert_eq!(task.sizes(SPLIT).unwrap(), vec![60; 100]);
-    assert_eq!(task.samples_per_round(SPLIT).unwrap(), vec![60; 100]);
-    assert_eq!(task.client_labels(SPLIT).unwrap().unwrap(), partition.histograms());
+    let first = task.trainer().model().initial(KEY.seed);
+    assert_eq!(task.initial(KEY.seed).unwrap(), first);
+    assert_eq!(task.sizes(KEY).unwrap(), vec![60; 100]);
+    assert_eq!(task.samples_per_round(KEY).unwrap(), vec![60; 100]);
+    assert_eq!(task.client_labels(KEY).unwrap().unwrap(), partition.histograms());
     assert_eq!(task.tensors(), task.trainer().model().tensors());
     let loss = worker.evaluate(&first, &samples).unwrap().loss();
-    assert_eq!(task.client_loss(SPLIT, 9, &first).unwrap(), loss);
-    assert_eq!(task.client_loss(SPLIT, 100, &first).unwrap_err().field(), "client");
+    assert_eq!(task.client_loss(KEY, 9, &first).unwrap(), loss);
+    assert_eq!(task.client_loss(KEY, 100, &first).unwrap_err().field(), "client");
 
     let params = *training(1, 20).params();
     let one_step = LocalTrainingParams { work: LocalWork::Steps(1), ..params }.check().unwrap();
     // A client at home has its images whatever it is called; its number still decides the order of batches.
     let at_home = task.clone().with_own_images(partition.of(9).to_vec());
     for (amount, training) in [(Amount::Round, *task.training()), (Amount::OneStep, one_step)] {
-        let seed = SPLIT.seed;
+        let seed = KEY.seed;
         let local = LocalTask { training: &training, samples, seed, round: 3, client: 9 };
         let mut expected = first.clone();
         let expected_report = worker.train(&local, &mut expected).unwrap();
         for task in [&task, &at_home] {
             let mut found = first.clone();
-            let job = TrainJob { split: SPLIT, round: 3, client: 9, amount };
+            let job = TrainJob { key: KEY, round: 3, client: 9, amount };
             assert_eq!(task.train(&job, &mut found).unwrap(), expected_report);
             assert_eq!(bits(&found), bits(&expected));
         }
     }
-    assert_eq!(at_home.sizes(SPLIT).unwrap()[7], 60);
+    assert_eq!(at_home.sizes(KEY).unwrap()[7], 60);
 }
 
 #[test]
 fn the_global_model_becomes_the_weighted_sum() {
     let task = digits("softmax", training(2, 25));
-    let first = task.initial(SPLIT.seed).unwrap();
+    let first = task.initial(KEY.seed).unwrap();
     // Weights that add up to 1, and some that do not: the rest stays with the old model.
     for weights in [[0.5, 0.3, 0.2], [0.5, 0.1, 0.1], [0.5, 0.5, 0.5]] {
         let members = [7, 90, 3].into_iter().zip(weights);
@@ -198,8 +198,8 @@ impl Task for Poisoned {
         self.0.initial(seed)
     }
 
-    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
-        self.0.sizes(split)
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        self.0.sizes(key)
     }
 
     fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {
@@ -219,7 +219,7 @@ impl Task for Poisoned {
 #[test]
 fn a_client_that_diverges_is_left_out_by_name() {
     let task = Poisoned::new(digits("2nn", training(1, 5)));
-    let first = task.initial(SPLIT.seed).unwrap();
+    let first = task.initial(KEY.seed).unwrap();
     let cohort = cohort(&[4, 5, 6, 8]);
     let good = [Contribution::new(4, 0.5), Contribution::new(8, 0.5)];
     let expected = average(&task, &first, &good);
@@ -244,7 +244,7 @@ fn a_client_that_diverges_is_left_out_by_name() {
 #[test]
 fn a_bad_weight_is_left_out_too() {
     let task = Poisoned::new(digits("softmax", training(1, 30)));
-    let first = task.initial(SPLIT.seed).unwrap();
+    let first = task.initial(KEY.seed).unwrap();
     let good = Contribution::new(1, 1.0);
     let expected = average(&task, &first, std::slice::from_ref(&good));
     for weight in [f64::NAN, f64::INFINITY, -1.0] {
@@ -283,8 +283,8 @@ impl Task for Quick {
         Ok(vec![0.0])
     }
 
-    fn sizes(&self, split: Split) -> Result<Vec<u64>> {
-        Ok(vec![1; split.clients as usize])
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        Ok(vec![1; key.clients as usize])
     }
 
     fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {

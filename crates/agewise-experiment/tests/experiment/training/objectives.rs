@@ -9,8 +9,8 @@ fn objectives(experiment: &Experiment, seed: u32, model: &[f32]) -> Vec<f64> {
     let square: f64 = model.iter().map(|&value| f64::from(value).powi(2)).sum();
     let decay = experiment.training().unwrap().weight_decay as f32;
     let penalty = f64::from(decay) / 2.0 * square;
-    let (task, split) = (experiment.task().unwrap(), experiment.split(seed));
-    (0..12).map(|client| task.client_loss(split, client, model).unwrap() + penalty).collect()
+    let (task, key) = (experiment.task().unwrap(), experiment.partition_key(seed));
+    (0..12).map(|client| task.client_loss(key, client, model).unwrap() + penalty).collect()
 }
 
 fn objectives_of(record: &Record) -> &ObjectiveRecord {

@@ -9,7 +9,7 @@ use agewise_train::aggregation::{Aggregation, AggregationParams, Contribution};
 use agewise_train::data::{Dataset, PartitionDistribution, embedded_digits};
 use agewise_train::local::{LocalTrainingParams, LocalWork};
 use agewise_train::model::ModelSpec;
-use agewise_train::task::Split;
+use agewise_train::task::PartitionKey;
 use agewise_train::{NativeTask, RoundEngine, RoundPlan, Task, Threads};
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn a_seed_is_one_split_and_one_first_model_for_all() {
     let other = experiment(trained(other, |training| training.learning_rate = 0.3));
     let partition = |experiment: &Experiment, seed| {
         let native = experiment.task().unwrap().as_native().unwrap();
-        native.partition(experiment.split(seed)).unwrap()
+        native.partition(experiment.partition_key(seed)).unwrap()
     };
     for index in 0..2 {
         let (here, there) = (one.context(index).unwrap(), other.context(index).unwrap());
@@ -151,7 +151,7 @@ fn by_hand(data: &Dataset, params: &ExperimentParams, seed: Seed) -> (Vec<u32>, 
     };
     let task = NativeTask::new(data.clone(), model, training.check().unwrap()).unwrap();
     let task = task.with_partition(PartitionDistribution::Dirichlet(0.3), SizeDistribution::Equal);
-    let split = Split { seed, clients: params.clients as u32 };
+    let key = PartitionKey { seed, clients: params.clients as u32 };
     let average = Aggregation::from_params(AggregationParams::default()).unwrap();
     let mut engine = RoundEngine::new(task.initial(seed).unwrap(), &average).unwrap();
     let threads = Threads::new(2).unwrap();
@@ -165,7 +165,7 @@ fn by_hand(data: &Dataset, params: &ExperimentParams, seed: Seed) -> (Vec<u32>, 
         let weight = 1.0 / cohort.clients.len() as f64;
         let members: Vec<Contribution> =
             cohort.clients.iter().map(|&client| Contribution::new(client, weight)).collect();
-        let plan = RoundPlan::new(split, round);
+        let plan = RoundPlan::new(key, round);
         let report = engine.round(&task, plan, &members, threads).unwrap();
         selector.finish(&report.accepted()).unwrap();
         hits.push(task.evaluate_all(engine.global(), threads).unwrap().class_correct);

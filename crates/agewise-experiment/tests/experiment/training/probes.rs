@@ -35,7 +35,7 @@ fn finish(experiment: &Experiment, selector: &mut Selector, log: &RoundLog) {
 
 /// The mean loss of all images of a client.
 fn loss(experiment: &Experiment, client: u32, model: &[f32]) -> f64 {
-    experiment.task().unwrap().client_loss(experiment.split(0), client, model).unwrap()
+    experiment.task().unwrap().client_loss(experiment.partition_key(0), client, model).unwrap()
 }
 
 /// Of the candidates of each round those are chosen whose loss is highest under the model that the round begins with,

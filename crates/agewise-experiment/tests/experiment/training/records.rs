@@ -163,7 +163,7 @@ fn learning_is_what_its_definitions_say() {
         let last = logs(&record)[17].test.as_ref().unwrap();
         assert_eq!(last.class_correct, score.class_correct);
         assert!(close(last.loss.unwrap(), score.loss()));
-        let partition = native.partition(experiment.split(record.id.seed)).unwrap();
+        let partition = native.partition(experiment.partition_key(record.id.seed)).unwrap();
         let mut each: Vec<f64> = (0..12)
             .map(|client| {
                 let images = partition.of(client);

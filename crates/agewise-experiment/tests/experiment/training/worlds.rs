@@ -45,7 +45,7 @@ pub(crate) fn field() -> ExperimentParams {
 /// 480 images to learn from and 200 to be tested on.
 pub(crate) fn made_up() -> Dataset {
     let (train, test) = (made_up_images(480, 1_001), made_up_images(200, 1_002));
-    Dataset { name: "made-up".to_string(), train, test }
+    Dataset::new("made-up", train, test)
 }
 
 /// 12 clients, 4 of them per round, 7 rounds of a few steps.

@@ -22,11 +22,12 @@ use crate::config::CoordinatorConfig;
 use agewise_core::PolicyVariant;
 use data_encoding::HEXLOWER;
 use replay::Replay;
+use serde::Serialize;
 use std::fmt;
 use std::path::Path;
 
 /// What an audit has checked, and its findings.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Audit {
     /// The run, as digits.
     pub run: String,
@@ -56,7 +57,7 @@ pub struct Audit {
 }
 
 /// Something that should not be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// In which round; `None` if it is about the whole run.
     pub round: Option<u64>,
