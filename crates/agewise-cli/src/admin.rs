@@ -1,11 +1,10 @@
 //! `agewise coordinator enroll`, `list` and `revoke`: what an operator does with the state folder of a run, also while it runs.
 
-use super::coordinator::read_params;
 use super::network::{TokenArgs, TrustArgs, block_on};
 use super::table::table;
-use super::{Failure, count, print};
+use super::{Failure, config, count, print, print_json};
 use agewise_core::Error;
-use agewise_server::coordinator::{Admin, ClientInfo, TokenInfo};
+use agewise_server::coordinator::{Admin, ClientInfo};
 use agewise_server::crypto::token::{Role, Token};
 use agewise_server::remote::{RemoteError, revoke};
 use clap::Args;
@@ -65,7 +64,7 @@ pub(super) struct RevokeArgs {
 
 /// The admin of the run that a configuration is for.
 fn open(path: &Path) -> Result<Admin, Failure> {
-    let params = read_params(path)?;
+    let params = config::read(path)?;
     let here = path.parent().unwrap_or(Path::new(""));
     Ok(Admin::open(&here.join(params.state))?)
 }
@@ -83,16 +82,7 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     let admin = open(&args.config)?;
     let (clients, tokens) = (admin.clients()?, admin.tokens()?);
     if args.json {
-        let client = |client: &ClientInfo| json!({"client": client.client, "name": client.name, "key": client.key, "revoked": client.revoked});
-        let token = |token: &TokenInfo| {
-            json!({"id": token.id, "role": token.role.name(), "name": token.name, "used_by": token.used_by,
-                   "revoked": token.revoked})
-        };
-        let all = json!({
-            "clients": clients.iter().map(client).collect::<Vec<_>>(),
-            "tokens": tokens.iter().map(token).collect::<Vec<_>>(),
-        });
-        return print(&format!("{all:#}\n"));
+        return print_json(&json!({"clients": clients, "tokens": tokens}));
     }
     let state = |revoked: bool, otherwise: &str| {
         if revoked { "revoked".to_string() } else { otherwise.to_string() }

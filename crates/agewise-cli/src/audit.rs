@@ -1,8 +1,8 @@
 //! `agewise audit`: does every cohort of a run follow from law, ages and seeds?
 
 use super::progress::Progress;
-use super::{Failure, print};
-use agewise_server::coordinator::audit::{Audit, Finding, audit};
+use super::{Failure, print, print_json};
+use agewise_server::coordinator::audit::{Audit, audit};
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
     }
     let audited = audited?;
     if args.json {
-        print(&format!("{:#}\n", as_json(&audited)))?;
+        print_json(&as_json(&audited))?;
     } else {
         print(&as_text(&audited))?;
     }
@@ -85,20 +85,7 @@ fn as_text(audited: &Audit) -> String {
 }
 
 fn as_json(audited: &Audit) -> serde_json::Value {
-    let finding = |finding: &Finding| json!({"round": finding.round, "client": finding.client, "what": finding.what});
-    let refused: serde_json::Map<String, serde_json::Value> =
-        audited.refused.iter().map(|(reason, count)| (reason.clone(), json!(count))).collect();
-    json!({
-        "run": audited.run,
-        "policy": audited.policy,
-        "draws": audited.draws,
-        "rounds": audited.rounds,
-        "clients": audited.clients,
-        "joins": audited.joins,
-        "proofs": audited.proofs,
-        "invited": audited.invited,
-        "fallbacks": audited.fallbacks,
-        "refused": refused,
-        "findings": audited.findings.iter().map(finding).collect::<Vec<_>>(),
-    })
+    let mut json = json!(audited);
+    json["refused"] = audited.refused.iter().cloned().collect();
+    json
 }

@@ -10,8 +10,12 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  agewise client --coordinator https://fl.example.org:7070 --data mnist --state /var/lib/agewise --name site-7 --token-file token
-  agewise client --coordinator https://localhost:7070 --ca try/tls/ca.pem --data digits --share 3/20 --state c3 --token-file try/token-3";
+  agewise client --data mnist --name site-7 \\
+    --coordinator https://fl.example.org:7070 \\
+    --state /var/lib/agewise --token-file token
+  agewise client --data digits --share 3/20 --state c3 \\
+    --coordinator https://localhost:7070 \\
+    --ca try/tls/ca.pem --token-file try/token-3";
 
 #[derive(Debug, Args)]
 #[command(about = "Take part in a run: decide by age, train, report", after_help = EXAMPLES)]
@@ -47,6 +51,7 @@ pub(crate) struct ClientArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &ClientArgs) -> Result<(), Failure> {
+    args.log.begin();
     let (share, shares) = args.share.as_deref().map_or(Ok((0, 1)), parse_share)?;
     let (dataset, partition) = args.data.split(shares)?;
     let indices = partition.of(share as usize).to_vec();
@@ -58,7 +63,6 @@ pub(crate) fn run(args: &ClientArgs) -> Result<(), Failure> {
         token: args.token.read()?,
         ..ClientParams::new(&args.connection.coordinator)
     };
-    args.log.begin();
     block_on(async {
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let client = Client::new(params, Box::new(task))?.with_events(events);

@@ -1,5 +1,6 @@
 //! `agewise compare`: policies side by side, by training.
 
+use super::data::DataDir;
 use super::experiment::{Kind, Request};
 use super::run_args::{ExperimentArgs, RunArgs, parse, set, table_of, with_default};
 use super::{Failure, count};
@@ -19,7 +20,7 @@ const TEACHING: &str = "\
 Train with several policies side by side: which learns faster, which loads the clients more evenly, and is the \
 difference real? Without arguments: the embedded digits, 100 clients of which 15 train per round, about two minutes.
 
-Paired by design: for one seed every policy gets the same split, the same first model and the same client batches. \
+Paired by design: for one seed every policy gets the same partition, the same first model and the same client batches. \
 Prints a table and writes a run folder: config.toml, rounds.csv, clients.csv, summary.json, models, TensorBoard event \
 files, figures as SVG and PNG, and report.html, one page that explains what it shows.
 
@@ -28,15 +29,25 @@ Ctrl-C ends it with what there is; --resume RUN goes on and ends with the same b
 const EXAMPLES: &str = "\
 Examples:
   agewise compare
-  agewise compare --policy random,oldest-first,phased --seeds 20
-  agewise compare --policy markov-optimal@cold,markov-optimal --baseline markov-optimal@cold
-  agewise compare --policy 'random,random+median,random+trimmed-mean(trim=0.2)'   other rules of aggregation
-  agewise compare --weighting uniform --sizes zipf:2.0      same weights, other selection
-  agewise compare --availability on-off:20,8 --dropout 0.1 --calibrate            clients that are not always there
+  agewise compare --policy random,oldest-first --seeds 20
+  # Two starts of one policy
+  agewise compare --baseline markov-optimal@cold \\
+    --policy markov-optimal@cold,markov-optimal
+  # Other rules of aggregation
+  agewise compare \\
+    --policy 'random,random+median,random+trimmed-mean'
+  # Same weights, other selection
+  agewise compare --weighting uniform --sizes zipf:2.0
+  # Clients that are not always there
+  agewise compare --availability on-off:20,8 \\
+    --dropout 0.1 --calibrate
   agewise compare my-study.toml --rounds 300
-  agewise compare --preset paper-mnist-noniid-steps --data-dir DIR
-  agewise compare --resume runs/compare-001                 go on where it was interrupted
-  agewise compare --extend runs/compare-001 --seeds 20      more of a run that is finished";
+  agewise compare --preset paper-mnist-noniid-steps \\
+    --data-dir DIR
+  # Go on where it was interrupted
+  agewise compare --resume runs/compare-001
+  # More of a run that is finished
+  agewise compare --extend runs/compare-001 --seeds 20";
 
 const POLICY: &str = "Policies, separated by commas; behind a name, @cold or @stationary sets its first ages and +RULE \
                       how its updates are aggregated";
@@ -54,9 +65,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["resume", "extend"])]
     preset: Option<String>,
 
-    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: DataDir,
 
     #[command(flatten)]
     experiment: ExperimentArgs,
@@ -208,7 +218,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
         set(&mut flags, "training", "local_work", format!("{count} {unit}"));
     }
     let (run, experiment) = (&args.run, &args.experiment);
-    Request { kind, run, params, experiment, flags, data_dir: args.data_dir.as_deref() }.run()
+    Request { kind, run, params, experiment, flags, folders: args.place.folders() }.run()
 }
 
 fn target(text: &str) -> Result<f64, Error> {

@@ -1,13 +1,13 @@
 //! `agewise coordinator`: a run over the network.
 
 use super::admin::{EnrollArgs, ListArgs, RevokeArgs};
-use super::network::{LogArgs, block_on, read, told_to_stop};
+use super::data::DataDir;
+use super::network::{LogArgs, block_on, read, told_to_stop, warn_of_altered};
 use super::{Failure, admin, config, print};
+use agewise_server::CoordinatorConfig;
 use agewise_server::coordinator::{self, Coordinator, CoordinatorError};
 use agewise_server::native::coordinator_task;
 use agewise_server::tls::{ServerIdentity, TrialCertificates};
-use agewise_server::{CoordinatorConfig, CoordinatorParams, refuse_renamed_keys};
-use agewise_train::data::folders;
 use agewise_train::data::load;
 use clap::{Args, Subcommand};
 use std::fs;
@@ -19,10 +19,15 @@ use tokio::net::TcpListener;
 const EXAMPLES: &str = "\
 Examples:
   agewise coordinator init try
-  agewise coordinator enroll --config try/coordinator.toml --count 20 > try/tokens
+  agewise coordinator enroll --count 20 \\
+    --config try/coordinator.toml > try/tokens
   agewise coordinator --config try/coordinator.toml
-  agewise swarm --clients 20 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --state try/clients --data digits
-  agewise coordinator revoke swarm-00003 --config try/coordinator.toml
+  agewise swarm --clients 20 --data digits \\
+    --coordinator https://localhost:7070 \\
+    --ca try/tls/ca.pem --tokens try/tokens \\
+    --state try/clients
+  agewise coordinator revoke swarm-00003 \\
+    --config try/coordinator.toml
   agewise audit try/state";
 
 /// The commented example, with every setting at its default but for TLS.
@@ -46,9 +51,8 @@ pub(crate) struct CoordinatorArgs {
     #[arg(long)]
     resume: bool,
 
-    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: DataDir,
 
     #[command(flatten)]
     log: LogArgs,
@@ -77,15 +81,6 @@ struct InitArgs {
     host: Vec<String>,
 }
 
-/// The configuration of a coordinator. A key of an older version is refused with its new name.
-pub(super) fn read_params(path: &Path) -> Result<CoordinatorParams, Failure> {
-    // A file that is no TOML is named when it is read as parameters.
-    if let Some(table) = fs::read_to_string(path).ok().and_then(|text| text.parse().ok()) {
-        refuse_renamed_keys(&table)?;
-    }
-    config::read(path, &["weighting"])
-}
-
 /// Runs the command.
 pub(crate) fn run(args: CoordinatorArgs) -> Result<(), Failure> {
     match (args.command, args.config) {
@@ -93,7 +88,7 @@ pub(crate) fn run(args: CoordinatorArgs) -> Result<(), Failure> {
         (Some(CoordinatorCommand::Enroll(args)), _) => admin::enroll(&args),
         (Some(CoordinatorCommand::List(args)), _) => admin::list(&args),
         (Some(CoordinatorCommand::Revoke(args)), _) => admin::revoke_access(&args),
-        (None, Some(path)) => serve(&path, args.resume, args.data_dir.as_deref(), &args.log),
+        (None, Some(path)) => serve(&path, args.resume, &args.place, &args.log),
         // clap asks for one of them.
         (None, None) => Err(Failure::BadInput("config: expected a file".to_string())),
     }
@@ -158,8 +153,8 @@ impl From<CoordinatorError> for Failure {
     }
 }
 
-fn serve(path: &Path, resume: bool, data_dir: Option<&Path>, log: &LogArgs) -> Result<(), Failure> {
-    let mut params = read_params(path)?;
+fn serve(path: &Path, resume: bool, place: &DataDir, log: &LogArgs) -> Result<(), Failure> {
+    let mut params = config::read(path)?;
     // Files are looked for beside the configuration, from wherever it is started.
     let here = path.parent().unwrap_or(Path::new("")).to_path_buf();
     for file in [&mut params.state, &mut params.tls.certificate, &mut params.tls.key] {
@@ -169,9 +164,10 @@ fn serve(path: &Path, resume: bool, data_dir: Option<&Path>, log: &LogArgs) -> R
     }
     let config = params.check()?;
     let identity = identity(&config)?;
-    let dataset = load(&config.params.model.data, &folders(data_dir))?;
-    let task = coordinator_task(&config.params.model, config.training, dataset)?;
+    let dataset = load(&config.params.model.data, &place.folders())?;
     log.begin();
+    warn_of_altered(&dataset);
+    let task = coordinator_task(&config.params.model, config.training, dataset)?;
     block_on(async {
         let listener = bind("listen", &config.params.listen).await?;
         let web = match config.params.http.as_str() {
@@ -240,6 +236,7 @@ fn announce(listener: &TcpListener, web: Option<&TcpListener>, is_encrypted: boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agewise_server::CoordinatorParams;
 
     #[test]
     fn the_example_has_every_setting_at_its_default() {

@@ -1,20 +1,21 @@
 //! `agewise data`: which data sets there are, fetching and checking them, and how clients would share them.
 
+use super::progress::{bar, writes_lines};
 use super::table::{prose, table};
-use super::{Failure, count, print};
+use super::{Failure, count, print, print_json};
 use agewise_core::{Seed, SizeDistribution};
 use agewise_experiment::RunDir;
 use agewise_report::data::{Shown, show};
 use agewise_report::format::number;
 use agewise_train::data::{
     CATALOGUE, CatalogueEntry, DATA_VARIABLE, DataError, FetchError, FetchStep, Fetched, Found,
-    Integrity, PartitionDistribution, PartitionParams, Spread, Subset, fetch, folders,
+    Integrity, PartitionDistribution, PartitionParams, Split, Spread, fetch, folders,
 };
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 const ABOUT: &str = "Data sets: list, fetch and verify them, and show how clients would share them";
@@ -24,8 +25,10 @@ Examples:
   agewise data list
   agewise data fetch mnist
   agewise data verify
-  agewise data show digits --partition dirichlet:0.3 --sizes zipf:2 --clients 20 --batch 50
-  agewise data show mnist --data-dir ~/data --partition shards:2 --clients 100";
+  agewise data show digits --partition dirichlet:0.3 \\
+    --sizes zipf:2 --clients 20 --batch 50
+  agewise data show mnist --data-dir ~/data \\
+    --partition shards:2 --clients 100";
 
 #[derive(Debug, Args)]
 #[command(about = ABOUT, after_help = EXAMPLES)]
@@ -46,17 +49,25 @@ enum DataCommand {
     Show(ShowArgs),
 }
 
+/// Where data sets are.
 #[derive(Debug, Args)]
-struct Place {
+pub(crate) struct DataDir {
     /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
 
+impl DataDir {
+    /// The folders that are looked into.
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
+        folders(self.data_dir.as_deref())
+    }
+}
+
 #[derive(Debug, Args)]
 struct ListArgs {
     #[command(flatten)]
-    place: Place,
+    place: DataDir,
 
     /// Print one JSON document instead of the table
     #[arg(long)]
@@ -87,7 +98,7 @@ struct VerifyArgs {
     name: Option<String>,
 
     #[command(flatten)]
-    place: Place,
+    place: DataDir,
 }
 
 #[derive(Debug, Args)]
@@ -97,7 +108,7 @@ struct ShowArgs {
     name: String,
 
     #[command(flatten)]
-    place: Place,
+    place: DataDir,
 
     /// How labels are spread: iid, dirichlet:ALPHA or shards:K
     #[arg(long, value_name = "DISTRIBUTION", default_value = "iid")]
@@ -182,8 +193,8 @@ impl Listed {
         });
         Self {
             name: entry.name,
-            train: entry.images(Subset::Train),
-            test: entry.images(Subset::Test),
+            train: entry.images(Split::Train),
+            test: entry.images(Split::Test),
             classes: entry.classes,
             shape: entry.shape.to_string(),
             licence: entry.licence,
@@ -194,10 +205,10 @@ impl Listed {
 }
 
 fn run_list(args: &ListArgs) -> Result<(), Failure> {
-    let folders = folders(args.place.data_dir.as_deref());
+    let folders = args.place.folders();
     let listed: Vec<Listed> = CATALOGUE.iter().map(|entry| Listed::new(entry, &folders)).collect();
     if args.json {
-        return print(&json(&listed)?);
+        return print_json(&listed);
     }
     let rows = listed.iter().map(|set| {
         [
@@ -263,22 +274,9 @@ struct FetchProgress {
 
 impl FetchProgress {
     fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::with_draw_target(
-            Some(0),
-            if terminal && !quiet {
-                ProgressDrawTarget::stderr_with_hz(10)
-            } else {
-                ProgressDrawTarget::hidden()
-            },
-        );
-        // A template that does not parse would be a bar without one: nothing worth failing for.
-        if let Ok(style) = ProgressStyle::with_template(
-            "{msg} {wide_bar:.cyan/black} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
-        ) {
-            bar.set_style(style);
-        }
-        Self { bar, lines: !terminal && !quiet }
+        let template =
+            "{msg} {wide_bar:.cyan/black} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        Self { bar: bar(0, template, quiet), lines: writes_lines(quiet) }
     }
 
     fn show(&self, step: FetchStep<'_>) {
@@ -338,7 +336,7 @@ fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
         return Err(agewise_core::Error::new("data-dir", value, "an existing folder").into());
     }
     let mut wrong = Vec::new();
-    let folders = folders(args.place.data_dir.as_deref());
+    let folders = args.place.folders();
     let found: Vec<(&CatalogueEntry, Found)> = match &args.name {
         Some(name) => {
             let entry = CatalogueEntry::named(name)?;
@@ -375,7 +373,7 @@ fn run_show(args: &ShowArgs) -> Result<(), Failure> {
         least: args.batch,
         seed: Seed(args.seed),
     };
-    let found = entry.find_in(&folders(args.place.data_dir.as_deref()))?;
+    let found = entry.find_in(&args.place.folders())?;
     let dataset = entry.load_found(&found)?;
     let partition = params.check(&dataset.train)?.split();
     let shown = show(&dataset, &params, &partition);
@@ -414,9 +412,4 @@ fn text(shown: &Shown, folder: &Path) -> String {
     let _ = writeln!(text, "\nPictures: {}", folder.join("labels.png").display());
     let _ = writeln!(text, "          {}", folder.join("samples.png").display());
     text
-}
-
-fn json(value: &impl Serialize) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value);
-    text.map(|text| text + "\n").map_err(|error| Failure::Io(error.to_string()))
 }

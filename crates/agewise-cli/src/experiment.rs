@@ -11,7 +11,6 @@ use agewise_experiment::{
 };
 use agewise_report::{ReportError, ReportSection};
 use agewise_train::aggregation::AggregationParams;
-use agewise_train::data::{CatalogueEntry, Integrity, folders};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -92,7 +91,8 @@ pub(crate) struct Request<'a> {
     pub(crate) experiment: &'a ExperimentArgs,
     /// What all flags say instead.
     pub(crate) flags: Table,
-    pub(crate) data_dir: Option<&'a Path>,
+    /// Where data sets are looked for.
+    pub(crate) folders: Vec<PathBuf>,
 }
 
 /// An experiment, its directory, and the lock on that.
@@ -106,10 +106,10 @@ impl Request<'_> {
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
         let (kind, run) = (self.kind, self.run);
         // The lock is held until the end.
-        let folders = self.folders();
         let (experiment, dir, _lock) = self.open(threads)?;
-        if let Some(training) = experiment.training() {
-            warn_of_altered_data(&training.data, &folders);
+        for file in experiment.altered_data() {
+            // If standard error is closed too, there is nowhere left to write.
+            let _ = writeln!(std::io::stderr(), "caution: {file}");
         }
         let stop = stop_on_interrupt()?;
         let progress = ProgressTable::new(&experiment, threads, run.quiet);
@@ -140,10 +140,6 @@ impl Request<'_> {
         }
     }
 
-    fn folders(&self) -> Vec<PathBuf> {
-        folders(self.data_dir)
-    }
-
     fn begin(mut self, threads: usize) -> Result<Opened, Failure> {
         let mut params = self.params.take().unwrap_or_else(|| self.kind.defaults());
         // The baseline of a file or a preset may not be among the policies that were named instead.
@@ -157,7 +153,7 @@ impl Request<'_> {
             params.aggregation = AggregationParams::default();
         }
         let params = params.with(&self.flags)?;
-        let experiment = Experiment::new(params, &self.folders())?;
+        let experiment = Experiment::new(params, &self.folders)?;
         if self.kind == Kind::Simulate {
             check_memory(&experiment, threads)?;
         }
@@ -176,7 +172,7 @@ impl Request<'_> {
                 format!("{before}: a run goes on as it was begun (--extend asks for more)");
             return Err(Error::new(key, now, expected).into());
         }
-        Ok((Experiment::new(params, &self.folders())?, dir, lock))
+        Ok((Experiment::new(params, &self.folders)?, dir, lock))
     }
 
     fn extend(self, path: &Path) -> Result<Opened, Failure> {
@@ -186,7 +182,7 @@ impl Request<'_> {
         let more = self.experiment.policies().unwrap_or_default();
         let params = before.with(&flags)?.with_more_policies(more);
         // Everything that can be wrong is found before the run is changed.
-        let experiment = Experiment::new(params, &self.folders())?;
+        let experiment = Experiment::new(params, &self.folders)?;
         run_dir::extend(&dir, experiment.params())?;
         Ok((experiment, dir, lock))
     }
@@ -217,24 +213,6 @@ fn hint(error: ReportError, go_on: &str) -> Failure {
             Failure::Io(format!("{error}\nNothing that was written is lost: {go_on}"))
         }
         error => error.into(),
-    }
-}
-
-/// Says on standard error that data are not those that were published, where a checksum is known: results with others
-/// cannot be compared with what is known about them.
-fn warn_of_altered_data(name: &str, folders: &[PathBuf]) {
-    let entry = CatalogueEntry::named(name).ok();
-    let files = entry.and_then(|entry| entry.verify(&entry.find_in(folders).ok()?).ok());
-    for (path, verdict) in files.into_iter().flatten() {
-        if let Integrity::Wrong { found, expected } = verdict {
-            let path = path.display();
-            // If standard error is closed too, there is nowhere left to write.
-            let _ = writeln!(
-                std::io::stderr(),
-                "caution: {path}: SHA-256 {found} is not that of the published {name}, {expected}: `agewise data fetch \
-                 {name}` gets it"
-            );
-        }
     }
 }
 

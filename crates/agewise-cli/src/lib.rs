@@ -162,6 +162,12 @@ fn complain(message: &str) {
     let _ = writeln!(io::stderr(), "error: {message}");
 }
 
+/// Prints a value as one JSON document.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value);
+    print(&(text.map_err(|error| Failure::Io(format!("cannot write JSON: {error}")))? + "\n"))
+}
+
 /// Prints a finished text; a closed pipe (`| head`) ends the program quietly.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();

@@ -1,13 +1,13 @@
 //! What all commands of the deployment share: where the coordinator is, which data a client has, logs, and signals.
 
 use super::Failure;
+use super::data::DataDir;
 use agewise_core::Seed;
 use agewise_server::client::{ClientError, Event};
 use agewise_server::crypto::token::Token;
 use agewise_server::tls::Trust;
-use agewise_train::data::folders;
 use agewise_train::data::{Dataset, Partition, PartitionParams, load};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 use std::fs;
 use std::future::Future;
@@ -100,9 +100,8 @@ pub(crate) struct ClientData {
     #[arg(long, value_name = "NAME")]
     data: String,
 
-    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: DataDir,
 
     /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K
     #[arg(long, value_name = "DISTRIBUTION", default_value = "iid")]
@@ -120,7 +119,8 @@ pub(crate) struct ClientData {
 impl ClientData {
     /// The data, and how so many clients share the training images.
     pub(crate) fn split(&self, clients: u64) -> Result<(Dataset, Partition), Failure> {
-        let dataset = load(&self.data, &folders(self.data_dir.as_deref()))?;
+        let dataset = load(&self.data, &self.place.folders())?;
+        warn_of_altered(&dataset);
         let params = PartitionParams {
             distribution: self.partition.parse()?,
             sizes: self.sizes.parse()?,
@@ -133,42 +133,31 @@ impl ClientData {
     }
 }
 
+/// Says in the log which files of the data are not those that were published.
+pub(crate) fn warn_of_altered(dataset: &Dataset) {
+    for file in &dataset.altered {
+        tracing::warn!("{file}");
+    }
+}
+
 /// How a command says what it does.
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
     /// Lines for people or for programs
-    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
-    log: LogFormat,
+    #[arg(long, value_parser = ["text", "json"], default_value = "text", value_name = "FORMAT")]
+    log: String,
 
     /// The least important lines that are shown
-    #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
-    log_level: LogLevel,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
+    #[arg(long, value_parser = ["error", "warn", "info", "debug"], default_value = "info", value_name = "LEVEL")]
+    log_level: String,
 }
 
 impl LogArgs {
     /// Logs go to standard error from now on.
     pub(crate) fn begin(&self) {
         use std::io::IsTerminal;
-        let level = match self.log_level {
-            LogLevel::Error => LevelFilter::ERROR,
-            LogLevel::Warn => LevelFilter::WARN,
-            LogLevel::Info => LevelFilter::INFO,
-            LogLevel::Debug => LevelFilter::DEBUG,
-        };
+        // The parser lets known names pass only.
+        let level = self.log_level.parse().unwrap_or(LevelFilter::INFO);
         let lines = tracing_subscriber::fmt()
             .with_writer(std::io::stderr)
             .with_ansi(std::io::stderr().is_terminal())
@@ -176,10 +165,7 @@ impl LogArgs {
             .with_max_level(level)
             // A log that cannot be written (a full disk) is not a reason to end.
             .log_internal_errors(false);
-        match self.log {
-            LogFormat::Text => lines.init(),
-            LogFormat::Json => lines.json().init(),
-        }
+        if self.log == "json" { lines.json().init() } else { lines.init() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `agewise policies`: who could train next, and which options each policy has.
 
 use super::table::{prose, table};
-use super::{Failure, print};
+use super::{Failure, print, print_json};
 use agewise_core::{POLICIES, PolicyEntry, find_policy};
 use clap::Args;
 use std::fmt::Write as _;
@@ -29,9 +29,7 @@ pub(crate) fn run(args: &PoliciesArgs) -> Result<(), Failure> {
             Some(entry) => json(entry),
             None => POLICIES.iter().map(json).collect(),
         };
-        let text = serde_json::to_string_pretty(&value);
-        let text = text.map_err(|error| Failure::Io(format!("policies: {error}")))?;
-        return print(&(text + "\n"));
+        return print_json(&value);
     }
     if let Some(entry) = one {
         return print(&options(entry));

@@ -1,7 +1,7 @@
 //! `agewise presets`: comparisons that have a name, and what each costs here.
 
 use super::table::{prose, table};
-use super::{Failure, print};
+use super::{Failure, print, print_json};
 use agewise_experiment::presets::{Cost, Preset, presets};
 use clap::Args;
 
@@ -19,9 +19,7 @@ pub(crate) fn run(args: &PresetsArgs) -> Result<(), Failure> {
     let all = presets();
     if args.json {
         let entries: Vec<_> = all.iter().map(|preset| entry(preset, &cost)).collect();
-        let text = serde_json::to_string_pretty(&entries);
-        let text = text.map_err(|error| Failure::Io(format!("presets: {error}")))?;
-        return print(&(text + "\n"));
+        return print_json(&entries);
     }
     let rows = all.iter().map(|preset| {
         let paper = preset.paper_rounds;

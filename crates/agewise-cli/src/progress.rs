@@ -1,12 +1,31 @@
 //! Progress on standard error: a bar in a terminal, a line now and then elsewhere.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use std::io::{IsTerminal, Write as _};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+/// A bar on standard error, if that is a terminal.
+pub(crate) fn bar(total: u64, template: &str, quiet: bool) -> ProgressBar {
+    let shown = !quiet && std::io::stderr().is_terminal();
+    let target =
+        if shown { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+    ProgressBar::with_draw_target(Some(total), target).with_style(style(template))
+}
+
+/// The look of a bar.
+pub(crate) fn style(template: &str) -> ProgressStyle {
+    // A template that does not parse would be a bar without one: nothing worth failing for.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Whether lines tell how it goes, because no bar does.
+pub(crate) fn writes_lines(quiet: bool) -> bool {
+    !quiet && !std::io::stderr().is_terminal()
+}
+
 /// How often a line is written where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Counts work that is done.
 pub(crate) struct Progress {
@@ -20,22 +39,10 @@ pub(crate) struct Progress {
 impl Progress {
     /// For so many rounds in all.
     pub(crate) fn new(total: u64, label: &'static str, quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let target = if terminal && !quiet {
-            ProgressDrawTarget::stderr_with_hz(10)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let bar = ProgressBar::with_draw_target(Some(total), target);
-        // A template that does not parse would be a bar without one: nothing worth failing for.
-        if let Ok(style) = ProgressStyle::with_template(
-            "{msg} {wide_bar:.cyan/black} {percent:>3}%  {human_pos} of {human_len} rounds, {eta} left",
-        ) {
-            bar.set_style(style);
-        }
-        bar.set_message(label);
+        let template = "{msg} {wide_bar:.cyan/black} {percent:>3}%  {human_pos} of {human_len} rounds, {eta} left";
+        let bar = bar(total, template, quiet).with_message(label);
         let started = Instant::now();
-        let lines = (!terminal && !quiet).then(|| Mutex::new((0, started)));
+        let lines = writes_lines(quiet).then(|| Mutex::new((0, started)));
         Self { bar, total, started, lines }
     }
 
@@ -45,10 +52,7 @@ impl Progress {
         let Some(lines) = &self.lines else {
             return;
         };
-        // A poisoned lock means that another thread is panicking; its message matters more.
-        let Ok(mut lines) = lines.lock() else {
-            return;
-        };
+        let mut lines = lines.lock();
         lines.0 += rounds;
         if lines.1.elapsed() >= LINE_EVERY {
             lines.1 = Instant::now();

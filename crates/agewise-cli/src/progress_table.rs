@@ -1,18 +1,16 @@
 //! How an experiment goes: in a terminal a table that fills in and a bar for each run under way, elsewhere a line now
 //! and then.
 
+use super::progress::{LINE_EVERY, style, writes_lines};
 use super::time_left::TimeLeft;
 use agewise_experiment::{Callbacks, Experiment, RoundLog, RunId};
 use agewise_train::Metric;
-use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How often a line is written where there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Shows how an experiment goes, on standard error.
 pub(crate) struct ProgressTable {
@@ -61,14 +59,14 @@ impl ProgressTable {
         let (params, variants) = (experiment.params(), experiment.variants().len());
         let of_variant = u64::from(params.seeds).saturating_mul(params.rounds);
         let left = of_variant.saturating_mul(variants as u64);
-        let lanes = experiment.runs_at_once(threads).min(experiment.runs().len());
+        let workers = experiment.runs_at_once(threads).min(experiment.runs().len());
         let now = Instant::now();
         let state = State {
             started: now,
             last_line: now,
             behind: 0,
             left,
-            time_left: TimeLeft::new(lanes, vec![of_variant; variants]),
+            time_left: TimeLeft::new(workers, vec![of_variant; variants]),
             under_way: BTreeMap::new(),
             bars: BTreeMap::new(),
             variants: vec![Progress::default(); variants],
@@ -76,7 +74,7 @@ impl ProgressTable {
         let table = Self {
             experiment: experiment.clone(),
             screen: terminal.then(|| Screen::new(variants, left)),
-            writes_lines: !terminal && !quiet,
+            writes_lines: writes_lines(quiet),
             state: Mutex::new(state),
         };
         table.with(|state| (0..variants).for_each(|place| table.show(state, place)));
@@ -92,8 +90,7 @@ impl ProgressTable {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        // A thread that panicked has left only what is shown.
-        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.state.lock())
     }
 
     fn name(&self, id: RunId) -> String {
@@ -222,11 +219,6 @@ impl Screen {
             )));
         Self { all, lines, total }
     }
-}
-
-fn style(template: &str) -> ProgressStyle {
-    // A template that does not parse would be a bar without one: nothing worth failing for.
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 impl Callbacks for ProgressTable {

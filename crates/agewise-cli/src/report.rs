@@ -1,11 +1,11 @@
 //! `agewise report`: draws experiments again, from their folders.
 
+use super::data::DataDir;
 use super::{Failure, print};
 use agewise_core::files::write_atomically;
 use agewise_experiment::run_dir::{LOGS, REPORT, SUMMARY};
 use agewise_experiment::{Experiment, Results, RunDir, read};
 use agewise_report::{ReportSection, page};
-use agewise_train::data::folders;
 use clap::Args;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ With --out, write one page about one or several runs instead and leave their fol
 const EXAMPLES: &str = "\
 Examples:
   agewise report runs/compare-001
-  agewise report runs/compare-001 runs/compare-002 runs/simulate-001 --out all.html";
+  agewise report runs/compare-001 runs/simulate-001 \\
+    --out all.html";
 
 #[derive(Debug, Args)]
 #[command(about = ABOUT, long_about = TEACHING, after_help = EXAMPLES)]
@@ -36,9 +37,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, requires = "out")]
     force: bool,
 
-    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: DataDir,
 }
 
 /// Runs the command.
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         check_out(out, args.force)?;
     }
-    let folders = folders(args.data_dir.as_deref());
+    let folders = args.place.folders();
     let mut runs = Vec::with_capacity(args.runs.len());
     // Of what is written to; they are held until the end.
     let mut locks = Vec::new();
@@ -110,17 +110,12 @@ fn unfinished(dir: &RunDir, results: &Results) -> String {
     format!(
         "{path} is unfinished: {ended} of {} runs have ended; go on with `agewise {} --resume {path}`\n",
         results.records.len(),
-        command(results)
+        results.experiment.command()
     )
 }
 
 fn finished_runs(results: &Results) -> usize {
     results.records.iter().filter(|record| record.finished).count()
-}
-
-/// The command that plays such an experiment.
-fn command(results: &Results) -> &'static str {
-    if results.experiment.task().is_some() { "compare" } else { "simulate" }
 }
 
 /// Refuses to draw less than what was there: logs may have been lost since.
@@ -132,7 +127,7 @@ fn check_logs(dir: &RunDir, results: &Results) -> Result<(), Failure> {
     if now >= before {
         return Ok(());
     }
-    let command = command(results);
+    let command = results.experiment.command();
     Err(Failure::BadInput(format!(
         "{}: {now} finished runs: expected the {before} of {SUMMARY}; logs are missing or damaged, and `agewise {command} \
          --resume` plays them again",

@@ -1,14 +1,19 @@
 //! The flags that both kinds of experiments have.
 
 use super::{Failure, count};
-use agewise_core::{EmptyCohort, Error, PolicySpec, Weighting};
+use agewise_core::{Error, PolicySpec, Weighting};
 use agewise_experiment::ExperimentParams;
-use clap::{Arg, Args, ValueEnum};
+use clap::{Arg, Args};
 use serde::{Serialize, Serializer};
 use std::ops::Not;
 use std::path::PathBuf;
 use std::str::FromStr;
 use toml::{Table, Value};
+
+/// The names of first ages.
+const STARTS: [&str; 2] = ["stationary", "cold"];
+/// The names of rules for a round in which no client takes part.
+pub(crate) const EMPTY_COHORTS: [&str; 2] = ["force-one", "skip"];
 
 /// Where a run goes, and how it is shown.
 #[derive(Debug, Args)]
@@ -68,13 +73,13 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, value_name = "uniform|data-size|draw-count|unbiased", value_parser = parse::<Weighting>)]
     weighting: Option<Weighting>,
 
-    /// Ages at the beginning: drawn from each policy's steady state, or all 0 as in the paper
-    #[arg(long, value_enum)]
-    start: Option<StartArg>,
+    /// Ages at the beginning: stationary, drawn from each policy's steady state, or cold, all 0 as in the paper
+    #[arg(long, value_parser = STARTS)]
+    start: Option<String>,
 
-    /// What happens if no client takes part in a round
-    #[arg(long, value_enum)]
-    empty_cohort: Option<EmptyCohortArg>,
+    /// If no client takes part in a round: force-one, a random client has to, as in the paper, or skip the round
+    #[arg(long, value_parser = EMPTY_COHORTS)]
+    empty_cohort: Option<String>,
 
     /// Let age laws learn the target interval from the number of reports
     #[arg(long)]
@@ -121,26 +126,6 @@ struct WorldArgs {
     #[arg(long, value_name = "JOIN,LEAVE", allow_hyphen_values = true, conflicts_with_all = ["join", "leave"])]
     #[serde(skip)]
     churn: Option<String>,
-}
-
-/// [`agewise_core::Start`] as a flag.
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum StartArg {
-    /// Each first age is drawn from the policy's steady state
-    Stationary,
-    /// All ages are 0
-    Cold,
-}
-
-/// [`EmptyCohort`] as a flag.
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum EmptyCohortArg {
-    /// One random client has to take part, as in the paper
-    ForceOne,
-    /// The round passes without training
-    Skip,
 }
 
 impl ExperimentArgs {
@@ -229,18 +214,11 @@ pub(crate) fn with_default(flag: Arg, params: &ExperimentParams) -> Arg {
         // Switches are off, and tables are no flags.
         _ => return flag,
     };
-    let Some(help) = flag.get_help().filter(|_| flag.get_possible_values().is_empty()) else {
-        return flag;
-    };
-    let help = format!("{help} [default: {text}]");
-    flag.help(help)
-}
-
-impl From<EmptyCohortArg> for EmptyCohort {
-    fn from(rule: EmptyCohortArg) -> Self {
-        match rule {
-            EmptyCohortArg::ForceOne => Self::ForceOne,
-            EmptyCohortArg::Skip => Self::Skip,
+    match flag.get_help() {
+        Some(help) => {
+            let help = format!("{help} [default: {text}]");
+            flag.help(help)
         }
+        None => flag,
     }
 }

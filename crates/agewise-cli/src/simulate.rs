@@ -20,13 +20,18 @@ Ctrl-C ends it with what there is; --resume RUN goes on and ends with the same b
 
 const EXAMPLES: &str = "\
 Examples:
-  agewise simulate --sizes zipf:2.0                     the paper's experiment
-  agewise simulate --seeds 20                           with 95% intervals
+  # The paper's experiment
+  agewise simulate --sizes zipf:2.0
+  # With 95% intervals
+  agewise simulate --seeds 20
   agewise simulate --policy markov-optimal --start cold
-  agewise simulate --clients 1e6 --cohort 150000 --rounds 200 --policy markov-optimal,oldest-first
-  agewise simulate --availability on-off:20,8 --dropout 0.1 --policy markov-optimal --calibrate
+  agewise simulate --clients 1e6 --cohort 150000 \\
+    --rounds 200 --policy markov-optimal,oldest-first
+  agewise simulate --availability on-off:20,8 \\
+    --dropout 0.1 --policy markov-optimal --calibrate
   agewise simulate my-world.toml --rounds 300
-  agewise simulate --resume runs/simulate-001           go on where it was interrupted
+  # Go on where it was interrupted
+  agewise simulate --resume runs/simulate-001
   agewise simulate --extend runs/simulate-001 --seeds 20";
 
 #[derive(Debug, Args)]
@@ -82,5 +87,5 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
         }
     }
     let (run, experiment) = (&args.run, &args.experiment);
-    Request { kind, run, params, experiment, flags, data_dir: None }.run()
+    Request { kind, run, params, experiment, flags, folders: Vec::new() }.run()
 }

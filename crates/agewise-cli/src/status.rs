@@ -2,7 +2,7 @@
 
 use super::network::{TokenArgs, TrustArgs, block_on};
 use super::table::table;
-use super::{Failure, print};
+use super::{Failure, print, print_json};
 use agewise_server::protocol::{State, StatusReply};
 use agewise_server::remote::{RemoteError, status};
 use clap::Args;
@@ -38,9 +38,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         })
     })?;
     if args.json {
-        let text = serde_json::to_string_pretty(&as_json(&reply));
-        let text = text.map_err(|error| Failure::Io(format!("status: {error}")))?;
-        return print(&(text + "\n"));
+        return print_json(&as_json(&reply));
     }
     print(&as_text(&reply))
 }

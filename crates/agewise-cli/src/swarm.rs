@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Example:
-  agewise swarm --clients 100 --coordinator https://localhost:7070 --ca try/tls/ca.pem --tokens try/tokens --data digits --partition dirichlet:0.3";
+  agewise swarm --clients 100 --data digits \\
+    --coordinator https://localhost:7070 \\
+    --ca try/tls/ca.pem --tokens try/tokens \\
+    --partition dirichlet:0.3";
 
 #[derive(Debug, Args)]
 #[command(about = "Run many clients in one process, for trials and load tests", after_help = EXAMPLES)]
@@ -63,6 +66,7 @@ fn tokens(path: &Path, clients: u64) -> Result<Vec<Token>, Failure> {
 
 /// Runs the command.
 pub(crate) fn run(args: &SwarmArgs) -> Result<(), Failure> {
+    args.log.begin();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = args.threads.map_or(cores, usize::from);
     let (dataset, partition) = args.data.split(args.clients)?;
@@ -74,7 +78,6 @@ pub(crate) fn run(args: &SwarmArgs) -> Result<(), Failure> {
         tokens: args.tokens.as_deref().map_or(Ok(Vec::new()), |path| tokens(path, args.clients))?,
         ..SwarmParams::new(&args.connection.coordinator)
     };
-    args.log.begin();
     block_on(async {
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<(usize, Event)>();
         let (json, prefix) = (args.json, args.prefix.clone());

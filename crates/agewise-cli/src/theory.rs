@@ -1,7 +1,7 @@
 //! `agewise theory`: what the policies do to a population, in closed form.
 
-use super::run_args::EmptyCohortArg;
-use super::{Failure, count, print, sizes, table};
+use super::run_args::EMPTY_COHORTS;
+use super::{Failure, count, print, print_json, sizes, table};
 use agewise_core::{EmptyCohort, PolicySpec, Seed, Setting, SettingParams, Weighting, find_policy};
 use agewise_experiment::ExperimentParams;
 use agewise_report::format::number;
@@ -29,10 +29,13 @@ like a binomial; `phased` clients nearly not at all.
 
 const EXAMPLES: &str = "\
 Examples:
-  agewise theory                                        the setting of the paper
+  # The setting of the paper
+  agewise theory
   agewise theory --clients 1e9 --cohort 1e6 --max-age 5000
-  agewise theory --sizes zipf:2.0 --policy random,probabilistic,oldest-first
-  agewise theory --policy 'markov-optimal,markov-custom(p=[0, 0.1, 0.5, 1])' --figure laws.png
+  agewise theory --sizes zipf:2.0 \\
+    --policy random,probabilistic,oldest-first
+  agewise theory --figure laws.png --policy \\
+    'markov-optimal,markov-custom(p=[0, 0.1, 0.5, 1])'
   agewise theory --policy markov-optimal --cold-start 30
   agewise theory --json | python3 -m json.tool";
 
@@ -66,9 +69,9 @@ pub(crate) struct TheoryArgs {
     #[arg(long, value_name = "uniform|data-size|draw-count|unbiased")]
     weighting: Option<String>,
 
-    /// What happens if no client takes part
-    #[arg(long, value_enum, default_value = "force-one")]
-    empty_cohort: EmptyCohortArg,
+    /// If no client takes part in a round: force-one, a random client has to, as in the paper, or skip the round
+    #[arg(long, value_parser = EMPTY_COHORTS, default_value = EMPTY_COHORTS[0])]
+    empty_cohort: String,
 
     /// Seed for drawing the sizes
     #[arg(long, default_value_t = ExperimentParams::default().seed, value_parser = count::parse,
@@ -106,9 +109,7 @@ pub(crate) fn run(args: &TheoryArgs) -> Result<(), Failure> {
         report.figure().save(path)?;
     }
     if args.json {
-        let document = serde_json::to_string_pretty(&report)
-            .map_err(|error| Failure::Io(format!("cannot write JSON: {error}")))?;
-        return print(&(document + "\n"));
+        return print_json(&report);
     }
     let mut text = theory_table(&report);
     if args.cold_start > 0 {
@@ -129,7 +130,8 @@ fn request(args: &TheoryArgs) -> Result<TheoryRequest, Failure> {
         find_policy(policy.name())?;
     }
     let weighting = args.weighting.as_deref().map(str::parse::<Weighting>).transpose()?;
-    let empty_cohort = EmptyCohort::from(args.empty_cohort);
+    let skips = args.empty_cohort == EMPTY_COHORTS[1];
+    let empty_cohort = if skips { EmptyCohort::Skip } else { EmptyCohort::ForceOne };
     let params = SettingParams {
         empty_cohort,
         ..SettingParams::new(args.clients, args.cohort, args.max_age)

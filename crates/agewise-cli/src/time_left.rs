@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What is known about the pace of each variant.
 pub(crate) struct TimeLeft {
     /// Runs that are played at the same time.
-    lanes: usize,
+    workers: usize,
     variants: Vec<Pace>,
     /// When each run under way had its last round.
     last: BTreeMap<RunId, Duration>,
@@ -34,10 +34,10 @@ impl Pace {
 
 impl TimeLeft {
     /// For so many runs at a time, and the rounds of each variant over all seeds.
-    pub(crate) fn new(lanes: usize, rounds: Vec<u64>) -> Self {
+    pub(crate) fn new(workers: usize, rounds: Vec<u64>) -> Self {
         let pace = |left| Pace { left, ..Pace::default() };
         let variants = rounds.into_iter().map(pace).collect();
-        Self { lanes: lanes.max(1), variants, last: BTreeMap::new() }
+        Self { workers: workers.max(1), variants, last: BTreeMap::new() }
     }
 
     /// A run begins at a time since the start, behind so many rounds.
@@ -74,7 +74,7 @@ impl TimeLeft {
         let usual = known.iter().sum::<f64>() / known.len() as f64;
         let left = |pace: &Pace| pace.left as f64 * pace.seconds_per_round().unwrap_or(usual);
         let work: f64 = self.variants.iter().map(left).sum();
-        (!known.is_empty()).then(|| work / self.lanes as f64)
+        (!known.is_empty()).then(|| work / self.workers as f64)
     }
 }
 
@@ -82,21 +82,21 @@ impl TimeLeft {
 mod tests {
     use super::*;
 
-    /// Plays on a clock that is only counted: so many lanes take one run after the other, and when fewer runs are left they
-    /// share the threads of all lanes. Returns at each round the time and the estimate, and last the time of the end.
-    fn play(lanes: usize, costs: &[f64], seeds: u32, rounds: u64) -> (Vec<(f64, f64)>, f64) {
+    /// Plays on a clock that is only counted: so many workers take one run after the other, and when fewer runs are left they
+    /// share the threads of all workers. Returns at each round the time and the estimate, and last the time of the end.
+    fn play(workers: usize, costs: &[f64], seeds: u32, rounds: u64) -> (Vec<(f64, f64)>, f64) {
         let of_variant = u64::from(seeds) * rounds;
-        let mut time_left = TimeLeft::new(lanes, vec![of_variant; costs.len()]);
+        let mut time_left = TimeLeft::new(workers, vec![of_variant; costs.len()]);
         let variants = 0..costs.len();
         let runs = (0..seeds)
             .flat_map(|seed| variants.clone().map(move |variant| RunId { seed, variant }));
         let mut runs = runs.collect::<std::collections::VecDeque<_>>();
-        // When each lane has its next round done, of which run, and how many are behind it.
+        // When each worker has its next round done, of which run, and how many are behind it.
         let mut busy: Vec<(f64, RunId, u64)> = Vec::new();
         let (mut now, mut seen) = (0.0, Vec::new());
         let clock = Duration::from_secs_f64;
         loop {
-            while busy.len() < lanes
+            while busy.len() < workers
                 && let Some(id) = runs.pop_front()
             {
                 time_left.begin(id, 0, clock(now));
@@ -112,7 +112,7 @@ mod tests {
             if behind + 1 == rounds {
                 time_left.end(id, 0);
             } else {
-                let share = (busy.len() + 1) as f64 / lanes as f64;
+                let share = (busy.len() + 1) as f64 / workers as f64;
                 let share = if runs.is_empty() { share } else { 1.0 };
                 busy.push((now + share * costs[id.variant], id, behind + 1));
             }
@@ -122,14 +122,14 @@ mod tests {
     /// Cheap policies first, and one that costs five times as much last, as in the default comparison.
     #[test]
     fn the_estimate_is_unbiased_though_policies_differ() {
-        for lanes in [1, 2, 3] {
-            let (seen, end) = play(lanes, &[1.0, 1.0, 1.2, 1.0, 1.1, 5.0], 12, 20);
-            // From the second seed on every policy has been timed; in the last seed lanes run empty.
+        for workers in [1, 2, 3] {
+            let (seen, end) = play(workers, &[1.0, 1.0, 1.2, 1.0, 1.1, 5.0], 12, 20);
+            // From the second seed on every policy has been timed; in the last seed workers run empty.
             let known = seen.iter().filter(|(now, _)| (0.1 * end..0.9 * end).contains(now));
             let ratios: Vec<f64> = known.map(|(now, left)| left / (end - now)).collect();
             let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-            assert!((mean - 1.0).abs() < 0.03, "{lanes} lanes: {mean}");
-            assert!(ratios.iter().all(|ratio| (0.85..1.15).contains(ratio)), "{lanes} lanes");
+            assert!((mean - 1.0).abs() < 0.03, "{workers} workers: {mean}");
+            assert!(ratios.iter().all(|ratio| (0.85..1.15).contains(ratio)), "{workers} workers");
         }
     }
 

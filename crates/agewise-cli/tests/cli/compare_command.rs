@@ -440,11 +440,25 @@ fn a_report_overwrites_nothing() -> Outcome {
     Ok(())
 }
 
-/// At 80 and at 60 columns every line fits, but for paths and commands that cannot be broken.
+/// At 80 and at 60 columns every line fits, but for paths and names that cannot be broken.
 #[test]
-fn tables_fit_into_the_terminal() -> Outcome {
+fn tables_and_help_fit_into_the_terminal() -> Outcome {
     let here = folder("compare-width")?;
-    let commands: [&[&str]; 7] = [
+    let commands: [&[&str]; 21] = [
+        &["--help"],
+        &["compare", "--help"],
+        &["simulate", "--help"],
+        &["theory", "--help"],
+        &["report", "--help"],
+        &["policies", "--help"],
+        &["presets", "--help"],
+        &["data", "show", "--help"],
+        &["coordinator", "--help"],
+        &["client", "--help"],
+        &["swarm", "--help"],
+        &["status", "--help"],
+        &["audit", "--help"],
+        &["presets"],
         &["theory"],
         &["theory", "--cold-start", "4"],
         &["simulate", "--rounds", "20", "--seeds", "2", "--quiet", "--force", "--out", "run"],

@@ -4,7 +4,7 @@
 use crate::common::{Outcome, folder};
 use agewise_train::data::{
     CATALOGUE, CatalogueEntry, Checksum, ContentFile, Holds, ImageShape, Layout, PublishedFile,
-    Subset, digest_of,
+    Split, digest_of,
 };
 use agewise_train::data::{FetchError, FetchStep, Fetched, fetch};
 use serde_json::Value;
@@ -133,7 +133,7 @@ fn entry(file: &[u8]) -> Outcome<CatalogueEntry> {
     let checksum = Checksum(Box::leak(digest_of(file)?.into_boxed_str()));
     let content = ContentFile {
         name: "records.bin",
-        subset: Subset::Train,
+        split: Split::Train,
         holds: Holds::Records,
         images: 1,
         bytes: file.len() as u64,
