@@ -8,6 +8,11 @@ use agewise_server::native::{ImageClient, SharedImages};
 use clap::Args;
 use std::path::PathBuf;
 
+// In lines that fit a narrow terminal.
+const USAGE: &str = "\
+agewise client --coordinator <URL> --data <NAME>
+                      --state <DIR> [OPTIONS]";
+
 const EXAMPLES: &str = "\
 Examples:
   agewise client --data mnist --name site-7 \\
@@ -18,7 +23,7 @@ Examples:
     --ca try/tls/ca.pem --token-file try/token-3";
 
 #[derive(Debug, Args)]
-#[command(about = "Take part in a run: decide by age, train, report", after_help = EXAMPLES)]
+#[command(about = "Take part in a run: decide by age, train, report", after_help = EXAMPLES, override_usage = USAGE)]
 pub(crate) struct ClientArgs {
     #[command(flatten)]
     connection: Connection,

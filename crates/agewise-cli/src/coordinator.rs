@@ -3,6 +3,7 @@
 use super::admin::{EnrollArgs, ListArgs, RevokeArgs};
 use super::data::DataDir;
 use super::network::{LogArgs, block_on, read, told_to_stop, warn_of_altered};
+use super::table::prose;
 use super::{Failure, admin, config, print};
 use agewise_server::CoordinatorConfig;
 use agewise_server::coordinator::{self, Coordinator, CoordinatorError};
@@ -117,14 +118,22 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
         write_new(&folder.join(name), text, is_secret)?;
     }
     let shown = folder.display();
+    let wrote =
+        format!("Wrote {shown}/coordinator.toml and certificates for {}.", args.host.join(", "));
     print(&format!(
-        "Wrote {shown}/coordinator.toml and certificates for {}.\n\n\
-         Make 20 tokens:       agewise coordinator enroll --config {shown}/coordinator.toml --count 20 > {shown}/tokens\n\
-         run the coordinator:  agewise coordinator --config {shown}/coordinator.toml\n\
-         and 20 clients:       agewise swarm --clients 20 --coordinator https://{}:7070 \
-         --ca {shown}/tls/ca.pem --tokens {shown}/tokens --state {shown}/clients --data digits\n\
-         and look at it:       http://127.0.0.1:7071\n",
-        args.host.join(", "),
+        "{}\n
+Make 20 tokens:
+  agewise coordinator enroll --count 20 \\
+    --config {shown}/coordinator.toml > {shown}/tokens
+Run the coordinator:
+  agewise coordinator --config {shown}/coordinator.toml
+And 20 clients:
+  agewise swarm --clients 20 --data digits \\
+    --coordinator https://{}:7070 \\
+    --ca {shown}/tls/ca.pem --tokens {shown}/tokens \\
+    --state {shown}/clients
+And look at it: http://127.0.0.1:7071\n",
+        prose(&wrote),
         args.host.first().map_or("localhost", String::as_str)
     ))
 }

@@ -1,6 +1,7 @@
 //! `agewise data`: which data sets there are, fetching and checking them, and how clients would share them.
 
 use super::progress::{bar, writes_lines};
+use super::run_args::parse;
 use super::table::{prose, table};
 use super::{Failure, count, print, print_json};
 use agewise_core::{Seed, SizeDistribution};
@@ -64,6 +65,30 @@ impl DataDir {
     }
 }
 
+/// How clients share the data.
+#[derive(Debug, Args)]
+pub(crate) struct PartitionArgs {
+    /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K
+    #[arg(long, value_name = "DISTRIBUTION", default_value_t, value_parser = parse::<PartitionDistribution>)]
+    partition: PartitionDistribution,
+
+    /// How data sizes are spread over clients: equal, zipf:A or lognormal:S
+    #[arg(long, value_name = "DISTRIBUTION", default_value_t, value_parser = parse::<SizeDistribution>)]
+    sizes: SizeDistribution,
+
+    /// The seed of the partition
+    #[arg(long, default_value_t, value_parser = count::parse, allow_negative_numbers = true)]
+    seed: u64,
+}
+
+impl PartitionArgs {
+    /// The partition among so many clients, each of which has at least so many images.
+    pub(crate) fn params(&self, clients: u64, least: u64) -> PartitionParams {
+        let (distribution, sizes, seed) = (self.partition, self.sizes, Seed(self.seed));
+        PartitionParams { distribution, sizes, clients, least, seed }
+    }
+}
+
 #[derive(Debug, Args)]
 struct ListArgs {
     #[command(flatten)]
@@ -110,13 +135,8 @@ struct ShowArgs {
     #[command(flatten)]
     place: DataDir,
 
-    /// How labels are spread: iid, dirichlet:ALPHA or shards:K
-    #[arg(long, value_name = "DISTRIBUTION", default_value = "iid")]
-    partition: String,
-
-    /// Data sizes: equal, zipf:A or lognormal:S
-    #[arg(long, value_name = "DISTRIBUTION", default_value = "equal")]
-    sizes: String,
+    #[command(flatten)]
+    partition: PartitionArgs,
 
     /// n: clients
     #[arg(long, value_name = "N", value_parser = count::parse, allow_negative_numbers = true, default_value = "20")]
@@ -125,10 +145,6 @@ struct ShowArgs {
     /// The images that each client has at least
     #[arg(long, value_name = "IMAGES", value_parser = count::parse, allow_negative_numbers = true, default_value = "50")]
     batch: u64,
-
-    /// The seed of all draws
-    #[arg(long, value_parser = count::parse, allow_negative_numbers = true, default_value = "0")]
-    seed: u64,
 
     /// The folder for the pictures [default: a new one under runs/]
     #[arg(long, value_name = "DIR")]
@@ -366,13 +382,7 @@ fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
 
 fn run_show(args: &ShowArgs) -> Result<(), Failure> {
     let entry = CatalogueEntry::named(&args.name)?;
-    let params = PartitionParams {
-        distribution: args.partition.parse::<PartitionDistribution>()?,
-        sizes: args.sizes.parse::<SizeDistribution>()?,
-        clients: args.clients,
-        least: args.batch,
-        seed: Seed(args.seed),
-    };
+    let params = args.partition.params(args.clients, args.batch);
     let found = entry.find_in(&args.place.folders())?;
     let dataset = entry.load_found(&found)?;
     let partition = params.check(&dataset.train)?.split();

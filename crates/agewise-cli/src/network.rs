@@ -1,12 +1,11 @@
 //! What all commands of the deployment share: where the coordinator is, which data a client has, logs, and signals.
 
 use super::Failure;
-use super::data::DataDir;
-use agewise_core::Seed;
+use super::data::{DataDir, PartitionArgs};
 use agewise_server::client::{ClientError, Event};
 use agewise_server::crypto::token::Token;
 use agewise_server::tls::Trust;
-use agewise_train::data::{Dataset, Partition, PartitionParams, load};
+use agewise_train::data::{Dataset, Partition, load};
 use clap::Args;
 use serde::Serialize;
 use std::fs;
@@ -103,17 +102,8 @@ pub(crate) struct ClientData {
     #[command(flatten)]
     place: DataDir,
 
-    /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K
-    #[arg(long, value_name = "DISTRIBUTION", default_value = "iid")]
-    partition: String,
-
-    /// How data sizes are spread over clients: equal, zipf:A or lognormal:S
-    #[arg(long, value_name = "DISTRIBUTION", default_value = "equal")]
-    sizes: String,
-
-    /// The seed of the partition
-    #[arg(long, value_parser = super::count::parse, default_value = "0")]
-    seed: u64,
+    #[command(flatten)]
+    partition: PartitionArgs,
 }
 
 impl ClientData {
@@ -121,14 +111,7 @@ impl ClientData {
     pub(crate) fn split(&self, clients: u64) -> Result<(Dataset, Partition), Failure> {
         let dataset = load(&self.data, &self.place.folders())?;
         warn_of_altered(&dataset);
-        let params = PartitionParams {
-            distribution: self.partition.parse()?,
-            sizes: self.sizes.parse()?,
-            clients,
-            least: 1,
-            seed: Seed(self.seed),
-        };
-        let partition = params.check(&dataset.train)?.split();
+        let partition = self.partition.params(clients, 1).check(&dataset.train)?.split();
         Ok((dataset, partition))
     }
 }

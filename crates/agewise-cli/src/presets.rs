@@ -56,6 +56,7 @@ fn entry(preset: &Preset, cost: &Cost) -> serde_json::Value {
 /// A time for people.
 fn seconds(seconds: f64) -> String {
     match seconds {
+        s if s < 0.1 => format!("{:.0} ms", 1e3 * s),
         s if s < 100.0 => format!("{s:.1} s"),
         s if s < 6_000.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3_600.0),

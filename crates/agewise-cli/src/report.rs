@@ -127,10 +127,10 @@ fn check_logs(dir: &RunDir, results: &Results) -> Result<(), Failure> {
     if now >= before {
         return Ok(());
     }
-    let command = results.experiment.command();
+    let (command, run) = (results.experiment.command(), dir.path().display());
     Err(Failure::BadInput(format!(
         "{}: {now} finished runs: expected the {before} of {SUMMARY}; logs are missing or damaged, and `agewise {command} \
-         --resume` plays them again",
+         --resume {run}` plays them again",
         dir.path().join(LOGS).display()
     )))
 }

@@ -65,7 +65,7 @@ struct OwnArgs {
     warmup: Option<u64>,
 
     /// Data sizes: equal, zipf:A (the paper has 2.0), lognormal:S, or a FILE of numbers
-    #[arg(long, value_name = "LAW|FILE")]
+    #[arg(long, value_name = "DISTRIBUTION|FILE")]
     #[serde(skip)]
     sizes: Option<String>,
 }

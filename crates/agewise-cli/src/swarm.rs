@@ -9,6 +9,11 @@ use agewise_server::native::{ImageClient, SharedImages};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
+// In lines that fit a narrow terminal.
+const USAGE: &str = "\
+agewise swarm --coordinator <URL> --data <NAME>
+                     --clients <K> [OPTIONS]";
+
 const EXAMPLES: &str = "\
 Example:
   agewise swarm --clients 100 --data digits \\
@@ -17,7 +22,7 @@ Example:
     --partition dirichlet:0.3";
 
 #[derive(Debug, Args)]
-#[command(about = "Run many clients in one process, for trials and load tests", after_help = EXAMPLES)]
+#[command(about = "Run many clients in one process, for trials and load tests", after_help = EXAMPLES, override_usage = USAGE)]
 pub(crate) struct SwarmArgs {
     /// The number of clients
     #[arg(long, value_name = "K", value_parser = count::parse)]

@@ -8,6 +8,7 @@ use agewise_experiment::RunDir;
 use agewise_experiment::run_dir::REPORT;
 use agewise_report::SummaryTable;
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -40,8 +41,8 @@ fn cell_widths(cell: &str) -> (usize, usize) {
     (cell.chars().count(), longest.unwrap_or(0))
 }
 
-/// The width of each column in a table that fits: the widest columns give way, and no word is broken. Nothing if that is
-/// not possible.
+/// The width of each column in a table that fits, with as few lines as that takes and without a broken word. Nothing if
+/// that is not possible.
 fn column_widths(columns: &[String], rows: &[Vec<String>], width: usize) -> Option<Vec<usize>> {
     let of = |place: usize| {
         let cells = rows.iter().filter_map(move |row| row.get(place)).chain(columns.get(place));
@@ -52,10 +53,21 @@ fn column_widths(columns: &[String], rows: &[Vec<String>], width: usize) -> Opti
     // Two borders, and a space at each side of a cell with another one between two cells.
     while widths.iter().sum::<usize>() + 3 * widths.len() + 1 > width {
         let can_shrink = (0..widths.len()).filter(|&place| widths[place] > least[place]);
-        let widest = can_shrink.max_by_key(|&place| widths[place])?;
-        widths[widest] -= 1;
+        let lines_without = |&place: &usize| {
+            let mut narrower = widths.clone();
+            narrower[place] -= 1;
+            (lines(rows, &narrower), Reverse(widths[place]))
+        };
+        let place = can_shrink.min_by_key(lines_without)?;
+        widths[place] -= 1;
     }
     Some(widths)
+}
+
+/// How many lines the rows of a table have with columns of these widths.
+fn lines(rows: &[Vec<String>], widths: &[usize]) -> usize {
+    let of_cell = |(cell, &width): (&String, &usize)| wrapped(cell, width).lines().count();
+    rows.iter().filter_map(|row| row.iter().zip(widths).map(of_cell).max()).sum()
 }
 
 fn drawn(

@@ -58,7 +58,7 @@ pub(crate) struct TheoryArgs {
     max_age: u64,
 
     /// Data sizes of the clients: equal, zipf:A (the paper has 2.0), lognormal:S, or a FILE of numbers
-    #[arg(long, value_name = "LAW|FILE", default_value_t = ExperimentParams::default().sizes)]
+    #[arg(long, value_name = "DISTRIBUTION|FILE", default_value_t = ExperimentParams::default().sizes)]
     sizes: String,
 
     /// Policies, separated by commas; options in brackets, as in phased(reshuffle=0.05) [default: all]
@@ -232,8 +232,8 @@ fn cold_start_table(report: &TheoryReport) -> String {
     let started: Vec<&PolicyReport> =
         report.policies.iter().filter(|policy| !policy.cold_start.is_empty()).collect();
     if started.is_empty() {
-        return "\nNone of these policies is an age law: there is no cold start to show.\n"
-            .to_string();
+        let text = "None of these policies is an age law: there is no cold start to show.";
+        return format!("\n{}\n", table::prose(text));
     }
     let names = started.iter().map(|policy| policy.policy.as_str());
     let columns: Vec<&str> = std::iter::once("round").chain(names).collect();

@@ -11,7 +11,7 @@
 
 use super::config::fingerprint;
 use super::jsonl::{line, read_line};
-use super::{CHECKPOINTS, LOGS, MODELS, RunDir};
+use super::{CHECKPOINTS, CONFIG, LOGS, MODELS, RunDir};
 use crate::error::ExperimentError;
 use crate::experiment::Experiment;
 use crate::log::RoundLog;
@@ -83,10 +83,12 @@ impl<'a> Store<'a> {
         match lines.next().and_then(read_line::<Header>) {
             None => Ok(Vec::new()),
             Some(header) if header == expected => Ok(lines.map(<[u8]>::to_vec).collect()),
-            Some(header) => Err(ExperimentError::Unreadable(format!(
-                "{name}: belongs to policy {}, seed {} of another configuration or version; expected the log of policy \
-                 {}, seed {} (start again with --force, or in another folder)",
-                header.policy, header.seed, expected.policy, expected.seed
+            Some(Header { policy, seed, .. }) => Err(ExperimentError::Unreadable(format!(
+                "{}: is of policy {policy}, seed {seed} under another configuration, or of another version; expected the \
+                 log of policy {}, seed {} under {CONFIG} (start again with --force, or in another folder)",
+                self.dir.path().join(name).display(),
+                expected.policy,
+                expected.seed
             ))),
         }
     }
