@@ -20,11 +20,14 @@ impl Driver {
         self.draining.is_none() && self.watchers.len() as u64 >= needed
     }
 
-    pub(super) fn is_due(&self, until: Instant, now: Instant) -> bool {
-        // Right after a start the clients are on their way back.
+    /// The earliest instant for the next round. Right after a start clients are on their way back, and those that are missing are waited for.
+    pub(super) fn earliest_begin(&self, until: Instant) -> Instant {
         let are_back = self.watchers.len() as u32 >= self.known_clients();
-        let waited = self.reconnect_deadline.is_none_or(|until| now >= until);
-        self.may_begin() && now >= until && (are_back || waited)
+        self.reconnect_deadline.filter(|_| !are_back).map_or(until, |back| until.max(back))
+    }
+
+    pub(super) fn is_due(&self, until: Instant, now: Instant) -> bool {
+        self.may_begin() && now >= self.earliest_begin(until)
     }
 
     /// Announces the next round.

@@ -13,6 +13,8 @@ mod joining;
 mod recovery;
 mod requests;
 pub(crate) mod round;
+#[cfg(test)]
+mod tests;
 mod training;
 mod watchers;
 
@@ -274,15 +276,16 @@ impl Driver {
     /// When something happens by itself.
     fn next_deadline(&self, now: Instant) -> Instant {
         let far = now + POLL_INTERVAL;
-        let due = match &self.phase {
-            Phase::Idle { until } if self.may_begin() => *until,
-            Phase::Idle { .. } => far,
-            Phase::Joining(round) => round.join_until,
-            Phase::Training(round) => round.report_until,
-            Phase::Finished { since } => *since + SHUTDOWN_GRACE,
-        };
         let drained = self.draining.map_or(far, |since| since + self.deps.config.drain_window());
-        due.min(drained).min(far).max(now)
+        // What nothing is done about must not be waited for: a deadline that has passed would wake the thread again and again.
+        let due = match &self.phase {
+            Phase::Idle { until } if self.may_begin() => self.earliest_begin(*until),
+            Phase::Joining(round) => round.join_until.min(drained),
+            Phase::Training(round) => round.report_until.min(drained),
+            Phase::Finished { since } if now < *since + SHUTDOWN_GRACE => *since + SHUTDOWN_GRACE,
+            Phase::Idle { .. } | Phase::Finished { .. } => far,
+        };
+        due.min(far).max(now)
     }
 
     /// Whether the thread can end.
