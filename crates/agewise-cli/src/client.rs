@@ -70,7 +70,7 @@ pub(crate) fn run(args: &ClientArgs) -> Result<(), Failure> {
     };
     block_on(async {
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
-        let client = Client::new(params, Box::new(task))?.with_events(events);
+        let client = Client::open(params, Box::new(task)).await?.with_events(events);
         let name = client.name().to_string();
         let json = args.json;
         let telling = tokio::spawn(async move {

@@ -217,6 +217,9 @@ pub(crate) fn show(client: &str, event: &Event, json: bool) {
             tracing::warn!(client, round, why, "not accepted");
         }
         Event::Disconnected { why } => tracing::warn!(client, why, "disconnected, trying again"),
+        Event::StateNotWritten { why } => {
+            tracing::warn!(client, why, "the state cannot be written, trying again");
+        }
         Event::GaveUp { why } => tracing::error!(client, why, "gave up"),
         Event::Finished => tracing::info!(client, "the run is over"),
     }

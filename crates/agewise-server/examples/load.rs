@@ -91,7 +91,9 @@ impl Seen {
                 self.turned_away += 1;
                 eprintln!("round {round}: {why}");
             }
-            Event::Disconnected { why } | Event::GaveUp { why } => {
+            Event::Disconnected { why }
+            | Event::StateNotWritten { why }
+            | Event::GaveUp { why } => {
                 self.lost += 1;
                 eprintln!("lost: {why}");
             }

@@ -136,6 +136,11 @@ pub enum Event {
         /// What failed.
         why: String,
     },
+    /// Its state cannot be written, because the disk is full for example; it waits, and goes on when that works again.
+    StateNotWritten {
+        /// Which file, and what the system says.
+        why: String,
+    },
     /// It gives up for good.
     GaveUp {
         /// Why.
@@ -173,6 +178,20 @@ pub enum ClientError {
     Panicked,
 }
 
+impl ClientError {
+    /// Whether this is a disk that is full or fails: it may work again, and nothing is wrong with the client.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+        /// The input/output error of POSIX systems, for which there is no kind.
+        const EIO: i32 = 5;
+        let Self::State { source, .. } = self else {
+            return false;
+        };
+        matches!(source.kind(), FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
+            || (cfg!(unix) && source.raw_os_error() == Some(EIO))
+    }
+}
+
 /// A client.
 pub struct Client {
     params: ClientParams,
@@ -188,12 +207,28 @@ impl Client {
         params: ClientParams,
         task: Box<dyn TaskProvider>,
     ) -> std::result::Result<Self, ClientError> {
-        let state = ClientState::load(params.state.as_deref(), params.name.as_deref())?;
-        let identity = match &params.identity {
-            Some(identity) => identity.clone(),
-            None => state::identity(params.state.as_deref())?,
-        };
+        let (state, identity) = read_state(&params)?;
         Ok(Self { params, state, identity, task, events: None })
+    }
+
+    /// The same, but while the disk is full or fails it waits and says so in the log.
+    pub async fn open(
+        params: ClientParams,
+        task: Box<dyn TaskProvider>,
+    ) -> std::result::Result<Self, ClientError> {
+        let mut backoff = Backoff::new(params.longest_pause);
+        loop {
+            match read_state(&params) {
+                Err(why) if why.is_of_the_disk() => {
+                    tracing::warn!(%why, "the state cannot be read or written, trying again");
+                    tokio::time::sleep(backoff.next()).await;
+                }
+                Err(why) => return Err(why),
+                Ok((state, identity)) => {
+                    return Ok(Self { params, state, identity, task, events: None });
+                }
+            }
+        }
     }
 
     /// Sends its events to this channel.
@@ -227,6 +262,21 @@ impl Client {
                     session.tell(Event::Finished);
                     return Ok(());
                 }
+                Ended::NotWritten(why) => {
+                    let mut why = why.to_string();
+                    // Nothing is asked of the coordinator before the state of the last answer is on disk.
+                    loop {
+                        session.tell(Event::StateNotWritten { why });
+                        tokio::select! {
+                            () = tokio::time::sleep(backoff.next()) => {}
+                            () = &mut shutdown => return Ok(()),
+                        }
+                        match session.state.save() {
+                            Ok(()) => break,
+                            Err(again) => why = again.to_string(),
+                        }
+                    }
+                }
                 Ended::Failed(why) => {
                     session.tell(Event::GaveUp { why: why.to_string() });
                     return Err(why);
@@ -246,5 +296,35 @@ impl Client {
                 }
             }
         }
+    }
+}
+
+/// The state of a client and its key, from its folder if it has one.
+fn read_state(params: &ClientParams) -> std::result::Result<(ClientState, Identity), ClientError> {
+    let state = ClientState::load(params.state.as_deref(), params.name.as_deref())?;
+    let identity = match &params.identity {
+        Some(identity) => identity.clone(),
+        None => state::identity(params.state.as_deref())?,
+    };
+    Ok((state, identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_full_or_fails_is_told_from_other_errors() {
+        let error = |source| ClientError::State { path: PathBuf::from("state"), source };
+        // No space, quota exceeded, input/output error, read-only: as Linux numbers them.
+        #[cfg(target_os = "linux")]
+        for number in [28, 122, 5, 30] {
+            assert!(error(io::Error::from_raw_os_error(number)).is_of_the_disk(), "{number}");
+        }
+        assert!(error(io::ErrorKind::StorageFull.into()).is_of_the_disk());
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::NotADirectory] {
+            assert!(!error(kind.into()).is_of_the_disk(), "{kind}: somebody has to see to it");
+        }
+        assert!(!ClientError::Panicked.is_of_the_disk());
     }
 }

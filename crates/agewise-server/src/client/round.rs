@@ -214,11 +214,11 @@ impl Session {
         let stream = tokio_stream::iter(std::iter::once(header).chain(parts));
         let reply = coordinator.report(stream).await?.into_inner();
         self.pending = None;
-        self.remember(reply.waiting_since)?;
+        // It is so, whether it can be written down or not.
         self.tell(match reply.outcome() {
             report_reply::Outcome::Accepted => Event::Accepted { round },
             _ => Event::NotAccepted { round, why: reply.why },
         });
-        Ok(())
+        Ok(self.remember(reply.waiting_since)?)
     }
 }

@@ -35,6 +35,8 @@ pub(super) enum Ended {
     Finished,
     /// The coordinator is away, or about to go.
     Disconnected { why: String, was_connected: bool },
+    /// The state of the client could not be written.
+    NotWritten(ClientError),
     /// The client gives up for good.
     Failed(ClientError),
 }
@@ -78,6 +80,8 @@ pub(super) struct Session {
     pub(super) task: Option<(TaskSpec, Arc<dyn Task>)>,
     pub(super) rule: Option<(ParticipationParams, ParticipationRule)>,
     pub(super) pending: Option<Pending>,
+    /// Whether its state was written by now: then it can be, and whatever is in the way may go away again.
+    is_written: bool,
 }
 
 impl Session {
@@ -89,7 +93,6 @@ impl Session {
         events: Option<UnboundedSender<Event>>,
     ) -> Result<Self, ClientError> {
         let endpoint = endpoint(&params.coordinator, &params.trust)?;
-        state.save()?;
         let remembered = state.seeds.as_ref().and_then(Remembered::commitment);
         Ok(Self {
             endpoint,
@@ -104,6 +107,7 @@ impl Session {
             task: None,
             rule: None,
             pending: None,
+            is_written: false,
         })
     }
 
@@ -121,8 +125,17 @@ impl Session {
     /// Connects and takes part until something ends.
     pub(super) async fn play(&mut self) -> Ended {
         let mut was_connected = false;
-        match self.connected(&mut was_connected).await {
+        let played = match self.write_first() {
+            Ok(()) => self.connected(&mut was_connected).await,
+            Err(why) => Err(why.into()),
+        };
+        match played {
             Ok(ended) => ended,
+            Err(SessionError::Client(why @ ClientError::State { .. }))
+                if self.is_written || why.is_of_the_disk() =>
+            {
+                Ended::NotWritten(why)
+            }
             Err(SessionError::Client(why)) => Ended::Failed(why),
             Err(SessionError::Input(error)) => Ended::Failed(error.into()),
             Err(SessionError::Connect(error)) => {
@@ -135,6 +148,15 @@ impl Session {
                 _ => Ended::Disconnected { why: describe(&status), was_connected },
             },
         }
+    }
+
+    /// Before the first connection: a client that cannot remember its name begins nothing.
+    fn write_first(&mut self) -> Result<(), ClientError> {
+        if !self.is_written {
+            self.state.save()?;
+            self.is_written = true;
+        }
+        Ok(())
     }
 
     async fn connected(&mut self, was_connected: &mut bool) -> Result<Ended, SessionError> {

@@ -76,7 +76,10 @@ pub async fn run(
     tokio::pin!(shutdown);
     for (number, task) in tasks.into_iter().enumerate() {
         let (sender, mut heard) = unbounded_channel();
-        let client = Client::new(params.client(number), task)?.with_events(sender);
+        let client = tokio::select! {
+            client = Client::open(params.client(number), task) => client?.with_events(sender),
+            () = &mut shutdown => return Ok(()),
+        };
         let mut stopped = stopped.clone();
         clients.spawn(async move {
             client.run(async move { drop(stopped.wait_for(|stop| *stop).await) }).await

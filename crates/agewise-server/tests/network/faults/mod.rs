@@ -3,6 +3,7 @@
 
 mod cohorts;
 mod damage;
+mod disks;
 mod hang_ups;
 mod raw;
 mod times;
