@@ -92,6 +92,10 @@ impl CoordinatorParams {
             }
         }
         self.limits.check()?;
+        if let Some(name) = self.http_names.iter().find(|name| !is_host(name)) {
+            let expected = "names of hosts without a port, such as fl.example.org";
+            return Err(Error::new("http_names", format!("{name:?}"), expected));
+        }
         if self.state.as_os_str().is_empty() {
             return Err(Error::new("state", "\"\"", "the name of a folder"));
         }
@@ -171,6 +175,10 @@ impl LimitParams {
                 ));
             }
         }
+        if !(self.address_share > 0.0 && self.address_share <= 1.0) {
+            let expected = "above 0, up to 1 for all places";
+            return Err(Error::new("limits.address_share", self.address_share, expected));
+        }
         for (field, value, least) in [
             ("handshake_seconds", self.handshake_seconds, 0.1),
             ("calls_per_second", self.calls_per_second, 0.1),
@@ -183,6 +191,13 @@ impl LimitParams {
         }
         Ok(())
     }
+}
+
+/// Whether this can be the name of a host in a URL.
+fn is_host(name: &str) -> bool {
+    let is_letter =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_');
+    !name.is_empty() && name.len() <= 253 && name.chars().all(is_letter)
 }
 
 /// Names the table in which a wrong field stands.

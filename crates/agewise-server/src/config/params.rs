@@ -15,6 +15,8 @@ pub struct CoordinatorParams {
     pub listen: String,
     /// Where people and monitoring look: live page, metrics, health. Empty: nowhere.
     pub http: String,
+    /// Names under which the page may be asked for on a loopback address, beside localhost: those of proxies in front of it.
+    pub http_names: Vec<String>,
     /// The folder of the run.
     pub state: PathBuf,
     /// Whether the coordinator goes on answering when all rounds are over, instead of ending.
@@ -64,6 +66,8 @@ pub struct LimitParams {
     pub connections: u64,
     /// The most connections that have not authenticated yet.
     pub unauthenticated: u64,
+    /// The share of these places that one address can have.
+    pub address_share: f64,
     /// How long a connection may live without having authenticated.
     pub handshake_seconds: f64,
     /// Calls that a client may make per second, on average over five.
@@ -167,6 +171,7 @@ impl Default for CoordinatorParams {
         Self {
             listen: "127.0.0.1:7070".to_string(),
             http: "127.0.0.1:7071".to_string(),
+            http_names: Vec::new(),
             state: PathBuf::from("state"),
             serve_after_end: false,
             tls: TlsParams::default(),
@@ -192,6 +197,7 @@ impl Default for LimitParams {
         Self {
             connections: 20_000,
             unauthenticated: 1_000,
+            address_share: 0.5,
             handshake_seconds: 15.0,
             calls_per_second: 100.0,
             calls: 4_096,

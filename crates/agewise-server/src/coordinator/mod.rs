@@ -43,6 +43,7 @@ use crate::tls::ServerIdentity;
 use agewise_train::{Task, Threads};
 use command::Command;
 use connections::{CallDeadlines, Incoming, Limits, bounded};
+use http::Access;
 use service::{LARGEST_MESSAGE, Service};
 use shared::Shared;
 use startup::{StartOptions, prepare};
@@ -173,12 +174,15 @@ pub async fn run(
     let report_window = config.report_window();
     let calls = limits.calls as usize;
     let connections = within_files(limits.connections as usize, config.max_cohort)?;
+    let unauthenticated = (limits.unauthenticated as usize).min(connections / 2).max(1);
     let limits = Limits {
         connections,
-        unauthenticated: (limits.unauthenticated as usize).min(connections / 2).max(1),
+        unauthenticated,
+        per_address: ((unauthenticated as f64 * limits.address_share) as usize).max(1),
         handshake_timeout: Duration::from_secs_f64(limits.handshake_seconds),
     };
     let state = config.params.state.clone();
+    let names = config.params.http_names.clone();
     let shared = Arc::new(Shared::new(state.join(LEDGER)));
     let prepare = {
         let shared = shared.clone();
@@ -206,10 +210,10 @@ pub async fn run(
         stopped.wait_for(|stop| *stop).await.ok();
     };
     let web = web.map(|listener| {
-        // Requests from this machine need no token; others need the token of an observer.
+        // Requests from this machine need no token, but the page has to be meant; others need the token of an observer.
         let is_here = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-        let auth = (!is_here).then(|| auth.clone());
-        tokio::spawn(http::serve(listener, shared.clone(), auth, until_stopped(stopped.clone())))
+        let access = if is_here { Access::Named(names) } else { Access::Observers(auth.clone()) };
+        tokio::spawn(http::serve(listener, shared.clone(), access, until_stopped(stopped.clone())))
     });
     let incoming = Incoming::new(listener, limits, shared.connections.clone());
     let service = Service::new(commands.clone(), auth, shared, calls, report_window);

@@ -1,8 +1,7 @@
 //! One connection: unauthenticated until a call on it was authenticated.
 
-use super::ConnectionCounters;
+use super::limiter::{ConnectionLimiter, Progress};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -28,78 +27,6 @@ pub(super) fn connection_in(extensions: &Extensions) -> Option<Arc<Connection>> 
     let encrypted =
         || extensions.get::<TlsConnectInfo<Arc<Connection>>>().map(TlsConnectInfo::get_ref);
     extensions.get::<Arc<Connection>>().or_else(encrypted).cloned()
-}
-
-/// What all connections of a listener share.
-#[derive(Debug)]
-pub(super) struct ConnectionLimiter {
-    counters: Arc<ConnectionCounters>,
-    unauthenticated: Mutex<Unauthenticated>,
-}
-
-/// The unauthenticated by arrival, so that the oldest is first.
-#[derive(Debug, Default)]
-struct Unauthenticated {
-    arrivals: u64,
-    waiting: BTreeMap<u64, Arc<Connection>>,
-}
-
-impl ConnectionLimiter {
-    pub(super) fn new(counters: Arc<ConnectionCounters>) -> Self {
-        Self { counters, unauthenticated: Mutex::default() }
-    }
-
-    pub(super) fn counters(&self) -> &ConnectionCounters {
-        &self.counters
-    }
-
-    /// Closes the oldest unauthenticated until one more is within the limit.
-    pub(super) fn make_room(&self, most: usize) {
-        loop {
-            let oldest = {
-                let mut unauthenticated = self.unauthenticated.lock();
-                if unauthenticated.waiting.len() < most.max(1) {
-                    return;
-                }
-                let oldest = unauthenticated.waiting.pop_first();
-                self.counters.set_unauthenticated(unauthenticated.waiting.len());
-                oldest
-            };
-            // Outside the lock, because the task that is woken may want it.
-            if let Some((_, oldest)) = oldest {
-                self.counters.evict();
-                oldest.disconnect();
-            }
-        }
-    }
-
-    fn enter(self: &Arc<Self>, peer: SocketAddr) -> Arc<Connection> {
-        let mut unauthenticated = self.unauthenticated.lock();
-        let arrival = unauthenticated.arrivals;
-        unauthenticated.arrivals += 1;
-        let status = Mutex::new(Status { state: ConnectionState::Unauthenticated, waker: None });
-        let reports = Arc::new(Semaphore::new(1));
-        let limiter = self.clone();
-        let (refused, challenges) = (AtomicU32::new(0), AtomicU32::new(0));
-        let connection =
-            Connection { peer, arrival, status, reports, refused, challenges, limiter };
-        let connection = Arc::new(connection);
-        unauthenticated.waiting.insert(arrival, connection.clone());
-        self.counters.open_one();
-        self.counters.set_unauthenticated(unauthenticated.waiting.len());
-        connection
-    }
-
-    /// Takes a connection off the list of unauthenticated, and says whether it was there.
-    fn remove(&self, arrival: u64) -> bool {
-        let removed = {
-            let mut unauthenticated = self.unauthenticated.lock();
-            let removed = unauthenticated.waiting.remove(&arrival);
-            self.counters.set_unauthenticated(unauthenticated.waiting.len());
-            removed
-        };
-        removed.is_some()
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,9 +58,27 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// A connection that has just come in; the limiter has the number of its arrival.
+    pub(super) fn new(peer: SocketAddr, arrival: u64, limiter: Arc<ConnectionLimiter>) -> Self {
+        let status = Mutex::new(Status { state: ConnectionState::Unauthenticated, waker: None });
+        let reports = Arc::new(Semaphore::new(1));
+        let (refused, challenges) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { peer, arrival, status, reports, refused, challenges, limiter }
+    }
+
+    /// It has come so far, without having authenticated yet.
+    pub(crate) fn advance(&self, progress: Progress) {
+        self.limiter.advance(self, progress);
+    }
+
     /// Where it comes from.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Its number among the connections of its listener.
+    pub(super) fn arrival(&self) -> u64 {
+        self.arrival
     }
 
     /// A call on it was authenticated: from now on it may stay as long as it likes. Too late for one that is on its way out.
@@ -142,7 +87,7 @@ impl Connection {
             return;
         }
         // The one that takes it off the list decides: an eviction, or this.
-        if self.limiter.remove(self.arrival) {
+        if self.limiter.remove(self) {
             let mut status = self.status.lock();
             if status.state == ConnectionState::Unauthenticated {
                 status.state = ConnectionState::Authenticated;
@@ -179,6 +124,7 @@ impl Connection {
 
     /// It asks for a challenge; says how often it has.
     pub(crate) fn challenge(&self) -> u32 {
+        self.advance(Progress::Calling);
         self.challenges.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -201,11 +147,11 @@ impl Connection {
             let mut status = self.status.lock();
             if status.state == ConnectionState::Unauthenticated {
                 status.state = ConnectionState::TimedOut;
-                self.limiter.counters.time_out();
+                self.limiter.counters().time_out();
             }
             status.state
         };
-        self.limiter.remove(self.arrival);
+        self.limiter.remove(self);
         state
     }
 }
@@ -217,6 +163,8 @@ pub(crate) struct ConnectionStream {
     connection: Arc<Connection>,
     /// Until it has authenticated.
     handshake_timeout: Option<Pin<Box<Sleep>>>,
+    /// Whether anything has come in.
+    has_spoken: bool,
 }
 
 impl ConnectionStream {
@@ -230,6 +178,7 @@ impl ConnectionStream {
             tcp,
             connection: limiter.enter(peer),
             handshake_timeout: Some(Box::pin(sleep(handshake_timeout))),
+            has_spoken: false,
         }
     }
 
@@ -267,9 +216,9 @@ impl ConnectionStream {
 
 impl Drop for ConnectionStream {
     fn drop(&mut self) {
-        let Connection { limiter, arrival, status, .. } = &*self.connection;
-        limiter.remove(*arrival);
-        limiter.counters.close_one();
+        let Connection { limiter, status, .. } = &*self.connection;
+        limiter.remove(&self.connection);
+        limiter.counters().close_one();
         // The service may remember connections for longer than their tasks live.
         let waker = status.lock().waker.take();
         drop(waker);
@@ -291,7 +240,13 @@ impl AsyncRead for ConnectionStream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.check(cx)?;
-        Pin::new(&mut self.tcp).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.tcp).poll_read(cx, buffer);
+        if !self.has_spoken && buffer.filled().len() > before {
+            self.has_spoken = true;
+            self.connection.advance(Progress::Speaking);
+        }
+        read
     }
 }
 

@@ -6,16 +6,18 @@
 //! | A peer | is stopped by |
 //! | --- | --- |
 //! | says nothing, or drips a handshake, a preface or a request | [`Limits::handshake_timeout`], while it is unauthenticated |
-//! | opens many connections | [`Limits::unauthenticated`], then [`Limits::connections`] |
+//! | opens many connections | [`Limits::per_address`], [`Limits::unauthenticated`], then [`Limits::connections`] |
 //! | is authenticated, and drips a request | [`CallDeadlines`] |
 //! | is authenticated, and drips headers, or is gone | HTTP/2 pings, which it cannot answer in the middle of a block |
 //! | wants us to keep much in memory | [`bounded`] |
 //! | was revoked | [`Connection::disconnect`] |
 //!
-//! When there are too many unauthenticated connections the *oldest* of them is closed, and the new one comes in. The other way round, silent
-//! connections could fill all places and lock honest clients out until the handshake timeout. An honest client needs a few round trips to
-//! authenticate, a silent one never does: the connection that has waited longest is the least likely to be honest. An authenticated connection
-//! is never closed for an unauthenticated one.
+//! When there are too many unauthenticated connections one of them is closed, and the new one comes in. The other way round, silent
+//! connections could fill all places and lock honest clients out until the handshake timeout. Which one has to go is in `limiter`: one of the
+//! address that has the most, and of these one that has not come far and is old. An honest client needs a few round trips to authenticate, a
+//! silent one never does. An authenticated connection is never closed for an unauthenticated one.
+//!
+//! The connections of the page are never authenticated: each brings one request, and then it is over.
 //!
 //! As many as `connections - unauthenticated` authenticated clients always find a place, whatever other peers do. Beyond `connections`, a new
 //! connection is accepted and closed at once: left alone, it would wait in the system's queue, and those behind it with it.
@@ -23,6 +25,7 @@
 mod connection;
 mod counters;
 mod deadlines;
+mod limiter;
 mod memory;
 mod requests;
 #[cfg(test)]
@@ -31,9 +34,10 @@ mod tests;
 pub(crate) use connection::{Connection, ConnectionStream, connection};
 pub(crate) use counters::ConnectionCounters;
 pub(crate) use deadlines::CallDeadlines;
+pub(crate) use limiter::Progress;
 pub(crate) use memory::bounded;
 
-use connection::ConnectionLimiter;
+use limiter::ConnectionLimiter;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::Future;
 use std::io;
@@ -58,6 +62,8 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// The most connections that have not authenticated yet.
     pub(crate) unauthenticated: usize,
+    /// The most of these from one address.
+    pub(crate) per_address: usize,
     /// How long a connection may live without having authenticated.
     pub(crate) handshake_timeout: Duration,
 }
@@ -96,7 +102,7 @@ impl Incoming {
         tcp.set_nodelay(true).ok();
         let keepalive = TcpKeepalive::new().with_time(TCP_KEEPALIVE);
         SockRef::from(&tcp).set_tcp_keepalive(&keepalive).ok();
-        self.limiter.make_room(self.limits.unauthenticated);
+        self.limiter.make_room(peer, self.limits.unauthenticated, self.limits.per_address);
         Some(ConnectionStream::new(tcp, peer, self.limits.handshake_timeout, &self.limiter))
     }
 }

@@ -12,13 +12,13 @@ use crate::protocol::{
 };
 use crate::tls::{ServerIdentity, TrialCertificates, Trust};
 use parking_lot::Mutex;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{interval, sleep, timeout};
 use tokio_stream::wrappers::IntervalStream;
 use tokio_stream::{Stream, StreamExt};
@@ -201,7 +201,11 @@ async fn drip(stream: &mut TcpStream, bytes: &[u8]) {
 }
 
 fn roomy(handshake_timeout: Duration) -> Limits {
-    Limits { connections: 100, unauthenticated: 50, handshake_timeout }
+    Limits { connections: 100, unauthenticated: 50, per_address: 50, handshake_timeout }
+}
+
+fn two_strangers() -> Limits {
+    Limits { unauthenticated: 2, per_address: 2, ..roomy(AGES) }
 }
 
 #[tokio::test]
@@ -272,9 +276,7 @@ async fn an_authenticated_connection_lives_on() {
 
 #[tokio::test]
 async fn the_most_connections_hold_until_one_leaves() {
-    let server =
-        TestServer::open(Limits { connections: 2, unauthenticated: 2, handshake_timeout: AGES })
-            .await;
+    let server = TestServer::open(Limits { connections: 2, ..two_strangers() }).await;
     let first = server.client().await;
     let mut second = server.client().await;
     for rejected in 1..=3 {
@@ -292,9 +294,7 @@ async fn the_most_connections_hold_until_one_leaves() {
 
 #[tokio::test]
 async fn a_new_connection_closes_the_oldest_unauthenticated_one_and_no_other() {
-    let server =
-        TestServer::open(Limits { connections: 100, unauthenticated: 2, handshake_timeout: AGES })
-            .await;
+    let server = TestServer::open(two_strangers()).await;
     let mut client = server.client().await;
     let mut silent = Vec::new();
     for _ in 0..5 {
@@ -315,6 +315,38 @@ async fn a_new_connection_closes_the_oldest_unauthenticated_one_and_no_other() {
     let mut settings = [0; 9];
     timeout(Duration::from_secs(30), silent[4].read_exact(&mut settings)).await.unwrap().unwrap();
     assert_eq!(settings[3], 4);
+}
+
+/// Connections from one address, opened as fast as they are accepted, and a newcomer from another one and from the same one.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_flood_of_silent_connections_keeps_no_newcomer_out() {
+    let limits = Limits { unauthenticated: 8, per_address: 6, ..roomy(AGES) };
+    let server = TestServer::with(limits, NO_HURRY, true).await;
+    let address = server.address;
+    let flood = tokio::spawn(async move {
+        let mut kept = std::collections::VecDeque::new();
+        loop {
+            if let Ok(stream) = TcpStream::connect(address).await {
+                kept.push_back(stream);
+            }
+            if kept.len() > 64 {
+                kept.pop_front();
+            }
+        }
+    });
+    eventually("places are taken", || server.counters.evicted() > 100).await;
+    let elsewhere = TcpSocket::new_v4().unwrap();
+    elsewhere.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let elsewhere = elsewhere.connect(address).await.unwrap();
+    // The client's TLS handshake takes several round trips: it is not closed in between.
+    server.client().await;
+    let evicted = server.counters.evicted();
+    eventually("the flood goes on", || server.counters.evicted() > evicted + 100).await;
+    // A silent one from another address has been there all the time. Asked without tokio, which may not have heard yet that it was closed.
+    let still_open = elsewhere.into_std().unwrap().read(&mut [0]).unwrap_err();
+    assert_eq!(still_open.kind(), io::ErrorKind::WouldBlock);
+    flood.abort();
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! The listener of the page: the limits of the service, for fewer connections.
+//! The listener of the page: the limits of the service, for fewer and shorter connections.
 
 use crate::coordinator::connections::{
-    Connection, ConnectionCounters, ConnectionStream, Incoming, Limits,
+    Connection, ConnectionCounters, ConnectionStream, Incoming, Limits, Progress,
 };
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
@@ -12,12 +12,17 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_stream::StreamExt as _;
 
+/// Files for connections: some of those that made room for others are still being closed.
+pub(crate) const MOST_CONNECTIONS: usize = 2 * PLACES;
 /// People look at a page, and a few programs read figures: more than this is a flood.
-pub(crate) const MOST_CONNECTIONS: usize = 256;
+const PLACES: usize = 256;
+/// A connection brings one request, so this is the time for that and its answer. Its place is the next one's when all are taken, for a
+/// page that cannot be reached says nothing about the coordinator. One address may have all places: a proxy needs them.
 const LIMITS: Limits = Limits {
     connections: MOST_CONNECTIONS,
-    unauthenticated: 64,
-    handshake_timeout: Duration::from_secs(15),
+    unauthenticated: PLACES,
+    per_address: PLACES,
+    handshake_timeout: Duration::from_secs(30),
 };
 
 /// Connections within limits.
@@ -53,9 +58,9 @@ impl Listener for HttpListener {
 pub(super) struct Peer(Arc<Connection>);
 
 impl Peer {
-    /// It has asked for something that it may see: its connection may stay.
-    pub(super) fn authenticate(&self) {
-        self.0.authenticate();
+    /// It has asked for something that it may see: silent connections go before this one.
+    pub(super) fn advance(&self) {
+        self.0.advance(Progress::Calling);
     }
 }
 

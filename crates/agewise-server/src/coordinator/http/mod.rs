@@ -3,6 +3,7 @@
 //! The page is whole when it arrives and needs nothing but this coordinator. A small script asks for `/live` every second and puts what
 //! has changed in its place; without scripts the page loads itself again. The history is rendered once for all requests.
 
+mod access;
 mod cache;
 mod figures;
 mod history;
@@ -12,11 +13,10 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub(super) use access::Access;
 pub(super) use listener::MOST_CONNECTIONS;
 
-use super::auth::Authenticator;
 use super::shared::Shared;
-use crate::crypto::token::Role;
 use agewise_plot::Page;
 use axum::Router;
 use axum::extract::{ConnectInfo, RawQuery, Request, State};
@@ -26,7 +26,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use cache::{HistoryCache, Unreadable};
-use data_encoding::BASE64;
 use listener::{HttpListener, Peer};
 use std::future::Future;
 use std::sync::Arc;
@@ -41,7 +40,7 @@ const FOOT: &str = include_str!("foot.html");
 const HTML: &str = "text/html; charset=utf-8";
 
 /// Sent with every answer. Figures have widths in their style attributes; nothing else that is inline is believed.
-const HEADERS: [(HeaderName, &str); 4] = [
+const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
         "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; \
@@ -50,16 +49,18 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::CACHE_CONTROL, "no-store"),
+    // Connections that wait for another request would take the places of those that have one.
+    (header::CONNECTION, "close"),
 ];
 
 /// Health checks need no token.
 const FOR_EVERYONE: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Serves until `shutdown` is ready. With a auth, only to observers.
+/// Serves until `shutdown` is ready.
 pub(super) async fn serve(
     listener: TcpListener,
     shared: Arc<Shared>,
-    auth: Option<Arc<Authenticator>>,
+    access: Access,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     let router = Router::new()
@@ -71,7 +72,7 @@ pub(super) async fn serve(
         .route("/metrics", get(metrics))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
-        .layer(middleware::from_fn_with_state(auth, guard))
+        .layer(middleware::from_fn_with_state(Arc::new(access), guard))
         .with_state(Arc::new(HistoryCache::new(shared)));
     let service = router.into_make_service_with_connect_info::<Peer>();
     let served =
@@ -83,44 +84,29 @@ pub(super) async fn serve(
 
 /// Answers only requests that read, and only those of peers that may.
 async fn guard(
-    State(auth): State<Option<Arc<Authenticator>>>,
+    State(access): State<Arc<Access>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
-    let may_look = FOR_EVERYONE.contains(&request.uri().path())
-        || auth.is_none_or(|auth| {
-            let token = token(request.headers().get(header::AUTHORIZATION));
-            auth.check_bearer(token.as_deref(), Role::Observer, None).is_ok()
-        });
+    let may_look = if FOR_EVERYONE.contains(&request.uri().path()) {
+        Ok(())
+    } else {
+        access.check(request.uri(), request.headers())
+    };
     let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allow = [(header::ALLOW, "GET, HEAD")];
         (StatusCode::METHOD_NOT_ALLOWED, allow, "only GET and HEAD\n").into_response()
-    } else if may_look {
-        peer.authenticate();
-        next.run(request).await
+    } else if let Err(refused) = may_look {
+        refused
     } else {
-        let how = [(header::WWW_AUTHENTICATE, "Basic realm=\"agewise\"")];
-        let why = "an observer's token is needed, as the password or as Bearer\n";
-        (StatusCode::UNAUTHORIZED, how, why).into_response()
+        peer.advance();
+        next.run(request).await
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-/// The token of a request: `Bearer TOKEN`, or the password that a browser asks for.
-fn token(header: Option<&HeaderValue>) -> Option<String> {
-    let (scheme, rest) = header?.to_str().ok()?.split_once(' ')?;
-    if scheme.eq_ignore_ascii_case("bearer") {
-        return Some(rest.to_string());
-    }
-    if !scheme.eq_ignore_ascii_case("basic") {
-        return None;
-    }
-    let text = String::from_utf8(BASE64.decode(rest.as_bytes()).ok()?).ok()?;
-    text.split_once(':').map(|(_, password)| password.to_string())
 }
 
 fn answer(kind: &'static str, body: impl IntoResponse) -> Response {

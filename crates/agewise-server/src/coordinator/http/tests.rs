@@ -3,7 +3,7 @@
 
 use super::cache::HistoryCache;
 use super::history::{MOST_AGE_ROUNDS, MOST_ROUNDS, Snapshot, draw};
-use super::{serve, status};
+use super::{Access, MOST_CONNECTIONS, serve, status};
 use crate::CoordinatorParams;
 use crate::coordinator::shared::{LiveStatus, Shared};
 use crate::coordinator::storage::ledger::{
@@ -259,8 +259,13 @@ async fn what_did_not_change_is_drawn_once() {
 
 /// The whole answer to one request.
 async fn ask(address: std::net::SocketAddr, method: &str, path: &str) -> String {
+    ask_host(address, method, path, "localhost").await
+}
+
+async fn ask_host(address: std::net::SocketAddr, method: &str, path: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    // It is the answer that ends the connection.
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -272,7 +277,8 @@ async fn start(ledger: &Path) -> (std::net::SocketAddr, Arc<Shared>) {
     let address = listener.local_addr().unwrap();
     let shared = Arc::new(Shared::new(ledger.to_path_buf()));
     shared.publish(live(State::Training));
-    tokio::spawn(serve(listener, shared.clone(), None, std::future::pending()));
+    let access = Access::Named(vec!["fl.example.org".to_string()]);
+    tokio::spawn(serve(listener, shared.clone(), access, std::future::pending()));
     (address, shared)
 }
 
@@ -332,4 +338,49 @@ async fn a_ledger_that_cannot_be_read_is_said_and_no_path_is_told() {
             assert!(answer.contains("ledger cannot be read") && !answer.contains("sqlite"));
         }
     }
+}
+
+/// A page of somebody else whose name points to this machine is the same site as ours for a browser.
+#[tokio::test]
+async fn a_foreign_host_is_refused_on_a_loopback_address() {
+    let scratch = Scratch::new("hosts");
+    let (address, _) = start(&scratch.path()).await;
+    for host in ["rebound.example.com", "localhost.example.com:7071", "fl.example.org.evil", "a b"]
+    {
+        for path in ["/", "/live", "/metrics", "/api/state.json"] {
+            let answer = ask_host(address, "GET", path, host).await;
+            assert!(answer.starts_with("HTTP/1.1 4"), "{host}: {answer}");
+            assert!(!answer.contains("agewise_round") && !answer.contains("<section"), "{answer}");
+        }
+        // Probes may call the machine what they like: there is nothing to be read.
+        let health = ask_host(address, "GET", "/healthz", host).await;
+        assert!(health.ends_with("ok\n") || host == "a b", "{health}");
+    }
+    for host in ["LOCALHOST", "localhost:7071", "127.0.0.1:7071", "[::1]:7071", "fl.example.org"] {
+        let answer = ask_host(address, "GET", "/metrics", host).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
+    }
+}
+
+/// Connections that ask for the page and never read it, connections that wait after an answer, and silent ones: more than there are places.
+#[tokio::test]
+async fn connections_that_stay_keep_no_newcomer_out() {
+    let scratch = Scratch::new("stay");
+    let (address, _) = start(&scratch.path()).await;
+    let mut kept = Vec::new();
+    for number in 0..3 * MOST_CONNECTIONS {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request: &[u8] = match number % 3 {
+            0 => b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n",
+            1 => b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n",
+            _ => b"",
+        };
+        stream.write_all(request).await.unwrap();
+        kept.push(stream);
+        if number % 64 == 63 {
+            let health = ask(address, "GET", "/healthz").await;
+            assert!(health.ends_with("ok\n"), "connection {number}: {health:?}");
+        }
+    }
+    assert!(ask(address, "GET", "/metrics").await.starts_with("HTTP/1.1 200"));
 }
