@@ -180,6 +180,48 @@ fn every_relative_link_leads_somewhere() -> Outcome {
     Ok(())
 }
 
+/// The values of a key in a unit file, in order.
+#[cfg(unix)]
+fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
+    let pair = |line: &'a str| line.split_once('=');
+    unit.lines()
+        .filter_map(pair)
+        .filter(|(found, _)| *found == key)
+        .map(|(_, value)| value)
+        .collect()
+}
+
+/// The units that the docs offer start the program with flags that it knows, and agree with the settings' defaults.
+#[cfg(unix)]
+#[test]
+fn the_units_for_systemd_fit_the_program() -> Outcome {
+    use agewise_server::CoordinatorParams;
+    let (blocks, _) = blocks(&fs::read_to_string(root().join("docs/deployment.md"))?);
+    let units: Vec<&str> = blocks.iter().filter(|b| b.info == "ini").map(|b| &*b.code).collect();
+    let [coordinator, client] = units[..] else { return Err("expected two units".into()) };
+    for unit in [coordinator, client] {
+        let command = values(unit, "ExecStart");
+        let [command] = command[..] else { return Err("expected one command".into()) };
+        let mut words = command.split_whitespace();
+        assert_eq!(words.next(), Some("/usr/local/bin/agewise"));
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_agewise"))
+            .args(words)
+            .args(["--and-no-more"])
+            .output()?;
+        let said = String::from_utf8(output.stderr)?;
+        // Flags are read in order: the first one that is not known is named.
+        assert!(said.contains("unexpected argument '--and-no-more'"), "{command}: {said}");
+    }
+    let number = |key| values(coordinator, key).first().and_then(|value| value.parse::<f64>().ok());
+    let CoordinatorParams { round, limits, .. } = CoordinatorParams::default();
+    assert!(number("TimeoutStopSec") > Some(round.drain_seconds + 10.0));
+    assert!(number("LimitNOFILE") > Some(limits.connections as f64 + 1_000.0));
+    assert!(number("RestartSec") >= Some(1.0));
+    assert_eq!(values(coordinator, "RestartPreventExitStatus"), ["2"], "bad input ends with 2");
+    assert_eq!(values(coordinator, "User"), ["agewise"]);
+    Ok(())
+}
+
 /// The README's first command names no program: `cargo run` has to find exactly one.
 #[test]
 fn cargo_run_has_one_program() -> Outcome {
