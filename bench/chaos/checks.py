@@ -107,12 +107,12 @@ class Checks:
             time.sleep(1)
         return []
 
-    def events(self, files):
-        """What clients heard is in the ledger: each acceptance is a credit, and a name has one number."""
+    def events(self, heard):
+        """What clients had heard before the last look is in the ledger: each acceptance is a credit, and a name has one number."""
         found = []
         numbers = {row[1]: number for number, row in self.clients.items()}
-        for file in files:
-            for line in file.read_text().splitlines():
+        for text in heard:
+            for line in text.splitlines():
                 try:
                     event = json.loads(line)
                 except json.JSONDecodeError:

@@ -323,7 +323,7 @@ mod tests {
         }
         assert!(error(io::ErrorKind::StorageFull.into()).is_of_the_disk());
         for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::NotADirectory] {
-            assert!(!error(kind.into()).is_of_the_disk(), "{kind}: somebody has to see to it");
+            assert!(!error(kind.into()).is_of_the_disk(), "{kind}: it does not go away by itself");
         }
         assert!(!ClientError::Panicked.is_of_the_disk());
     }

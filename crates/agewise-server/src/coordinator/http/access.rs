@@ -23,28 +23,28 @@ pub(in crate::coordinator) enum Access {
 }
 
 impl Access {
-    /// The answer to a request that is refused.
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Response> {
+    /// The answer to a request, if it is refused.
+    pub(super) fn refusal(&self, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
         match self {
             Self::Named(names) => {
                 // HTTP/2 has the host in the URI.
                 let asked = uri.authority().map(Authority::as_str).into_iter().map(Some);
                 let hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().ok());
                 if asked.chain(hosts).all(|host| host.is_some_and(|host| is_ours(host, names))) {
-                    return Ok(());
+                    return None;
                 }
                 let why =
                     "this is not the page of that host; a proxy's name belongs into http_names\n";
-                Err((StatusCode::MISDIRECTED_REQUEST, why).into_response())
+                Some((StatusCode::MISDIRECTED_REQUEST, why).into_response())
             }
             Self::Observers(auth) => {
                 let token = token(headers.get(header::AUTHORIZATION));
                 if auth.check_bearer(token.as_deref(), Role::Observer, None).is_ok() {
-                    return Ok(());
+                    return None;
                 }
                 let how = [(header::WWW_AUTHENTICATE, "Basic realm=\"agewise\"")];
                 let why = "an observer's token is needed, as the password or as Bearer\n";
-                Err((StatusCode::UNAUTHORIZED, how, why).into_response())
+                Some((StatusCode::UNAUTHORIZED, how, why).into_response())
             }
         }
     }

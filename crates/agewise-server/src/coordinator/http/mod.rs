@@ -89,16 +89,16 @@ async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    let may_look = if FOR_EVERYONE.contains(&request.uri().path()) {
-        Ok(())
+    let refusal = if FOR_EVERYONE.contains(&request.uri().path()) {
+        None
     } else {
-        access.check(request.uri(), request.headers())
+        access.refusal(request.uri(), request.headers())
     };
     let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let allow = [(header::ALLOW, "GET, HEAD")];
         (StatusCode::METHOD_NOT_ALLOWED, allow, "only GET and HEAD\n").into_response()
-    } else if let Err(refused) = may_look {
-        refused
+    } else if let Some(refusal) = refusal {
+        refusal
     } else {
         peer.advance();
         next.run(request).await

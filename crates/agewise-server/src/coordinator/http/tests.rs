@@ -340,7 +340,7 @@ async fn a_ledger_that_cannot_be_read_is_said_and_no_path_is_told() {
     }
 }
 
-/// A page of somebody else whose name points to this machine is the same site as ours for a browser.
+/// A page from elsewhere whose name points to this machine is the same site as ours for a browser.
 #[tokio::test]
 async fn a_foreign_host_is_refused_on_a_loopback_address() {
     let scratch = Scratch::new("hosts");

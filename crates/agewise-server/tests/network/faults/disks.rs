@@ -74,7 +74,7 @@ async fn a_client_that_cannot_write_its_state_waits_until_it_can() {
     site.close().await;
 }
 
-/// From the beginning: a place where nothing can be written is an error that somebody has to see, not a reason to wait.
+/// From the beginning: a place where nothing can be written is an error that an operator has to see, not a reason to wait.
 #[tokio::test]
 async fn a_state_in_a_wrong_place_is_an_error_at_once() {
     let place = folder("faults-client-no-disk").join("state");
