@@ -196,8 +196,7 @@ mod tests {
         }
 
         fn is_waiting(&self, connection: &Connection) -> bool {
-            let known = self.0.unauthenticated.lock();
-            known.waiting.values().any(|waiting| std::ptr::eq(&*waiting.connection, connection))
+            self.0.unauthenticated.lock().waiting.contains_key(&connection.arrival())
         }
     }
 
