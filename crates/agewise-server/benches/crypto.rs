@@ -45,7 +45,7 @@ fn join(round: u64) -> JoinRequest {
 }
 
 fn draw(round: u64) -> DrawContext<'static> {
-    DrawContext { run: &RUN, round, seed: &SEED }
+    DrawContext { run: &RUN, round, seed: &SEED, client: 1 }
 }
 
 fn measure(repeats: u64) -> [Figure; 6] {

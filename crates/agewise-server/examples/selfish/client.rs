@@ -64,7 +64,8 @@ impl Selfish {
         if self.may_join(heard.round, CLAIMED_AGE, Vec::new()).await? {
             return self.take_part(heard).await;
         }
-        let context = DrawContext { run: &self.run, round: heard.round, seed: &heard.round_seed };
+        let (run, client) = (&self.run, self.client);
+        let context = DrawContext { run, round: heard.round, seed: &heard.round_seed, client };
         let (_, proof) = context.draw(&self.identity);
         let age = (heard.round as i64 - self.waiting_since).max(0) as u64;
         if self.may_join(heard.round, age, proof).await? {

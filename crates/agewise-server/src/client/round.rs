@@ -103,7 +103,9 @@ impl Session {
         let client = self.state.client;
         let won = if rule.may_take_part(age) {
             let (drawn, proof) = match &seed {
-                Some(seed) => DrawContext { run: &self.run, round, seed }.draw(&self.identity),
+                Some(seed) => {
+                    DrawContext { run: &self.run, round, seed, client }.draw(&self.identity)
+                }
                 None => (seeded_draw(Seed(announcement.seed), round, client), Vec::new()),
             };
             rule.takes_part(round, client, age, drawn).then_some(proof)

@@ -9,8 +9,8 @@ use crate::crypto::signing::{RequestSigner, sign_enrolment};
 use crate::crypto::token::Token;
 use crate::protocol::coordinator_client::CoordinatorClient;
 use crate::protocol::{
-    self, Announcement, ChallengeRequest, DrawSource, EnrolRequest, ReportHeader, State, TaskSpec,
-    WatchRequest,
+    self, Announcement, ChallengeRequest, DrawSource, EnrolRequest, PROTOCOL, ReportHeader, State,
+    TaskSpec, WatchRequest,
 };
 use crate::protocol::{ParticipationParams, ParticipationRule};
 use agewise_core::Error;
@@ -208,6 +208,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         let samples = self.provider.samples()?;
         let challenge = coordinator.challenge(short(ChallengeRequest {})).await?.into_inner();
+        check_protocol(challenge.protocol)?;
         let request = EnrolRequest {
             name: self.state.name.clone(),
             samples,
@@ -301,6 +302,16 @@ impl Session {
     }
 }
 
+/// Whether a coordinator speaks this version of the protocol. One that tells none is of a time when none was told.
+fn check_protocol(told: u32) -> Result<(), Error> {
+    if told == PROTOCOL {
+        return Ok(());
+    }
+    let expected =
+        format!("{PROTOCOL}, as this client has: give both the same release (docs/upgrading.md)");
+    Err(Error::new("protocol of the coordinator", told.max(1), expected))
+}
+
 fn cheated(why: &'static str) -> SessionError {
     SessionError::Client(ClientError::Cheated(why))
 }
@@ -337,5 +348,20 @@ impl<T> AbortOnDrop<Option<T>> {
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinator_of_another_version_is_told_apart() {
+        check_protocol(PROTOCOL).unwrap();
+        for (told, version) in [(0, "1"), (1, "1"), (PROTOCOL + 1, "3")] {
+            let error = check_protocol(told).unwrap_err();
+            assert_eq!(error.value(), version);
+            assert!(error.to_string().contains("docs/upgrading.md"), "{error}");
+        }
     }
 }

@@ -68,6 +68,8 @@ reasons! {
     Role = "role",
     /// Revoked by an operator.
     Revoked = "revoked",
+    /// Another version of the protocol.
+    Protocol = "protocol",
 }
 
 /// A refusal.
@@ -123,6 +125,7 @@ impl From<CallError> for Status {
             CallError::Denied(refusal) => match refusal.reason {
                 Reason::Session | Reason::Replay => Self::failed_precondition(message),
                 Reason::Rate => Self::resource_exhausted(message),
+                Reason::Protocol => Self::invalid_argument(message),
                 Reason::Revoked | Reason::Role => Self::permission_denied(message),
                 _ => Self::unauthenticated(message),
             },
@@ -150,6 +153,7 @@ mod tests {
             (denied(Reason::Rate), Code::ResourceExhausted),
             (denied(Reason::Role), Code::PermissionDenied),
             (denied(Reason::Token), Code::Unauthenticated),
+            (denied(Reason::Protocol), Code::InvalidArgument),
         ] {
             let message = error.to_string();
             let status = Status::from(error);

@@ -12,8 +12,8 @@ use crate::crypto::token::Role;
 use crate::protocol::coordinator_server::Coordinator;
 use crate::protocol::{
     Announcement, ChallengeReply, ChallengeRequest, Chunk, EnrolReply, EnrolRequest,
-    FetchModelRequest, JoinReply, JoinRequest, ReportHeader, ReportPart, ReportReply, RevokeReply,
-    RevokeRequest, StatusReply, StatusRequest, WatchRequest, report_part,
+    FetchModelRequest, JoinReply, JoinRequest, PROTOCOL, ReportHeader, ReportPart, ReportReply,
+    RevokeReply, RevokeRequest, StatusReply, StatusRequest, WatchRequest, report_part,
 };
 use std::pin::Pin;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Coordinator for Service {
     ) -> Result<Response<ChallengeReply>, Status> {
         let challenge = self.auth.challenge(connection(&request).as_ref());
         let challenge = challenge.map_err(CallError::from)?;
-        Ok(Response::new(ChallengeReply { challenge }))
+        Ok(Response::new(ChallengeReply { challenge, protocol: PROTOCOL }))
     }
 
     async fn enrol(&self, request: Request<EnrolRequest>) -> Result<Response<EnrolReply>, Status> {

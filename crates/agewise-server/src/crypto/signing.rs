@@ -4,7 +4,8 @@
 
 use super::identity::{Identity, PublicKey};
 use crate::protocol::{
-    CallSignature, EnrolRequest, FetchModelRequest, JoinRequest, ReportHeader, WatchRequest,
+    CallSignature, EnrolRequest, FetchModelRequest, JoinRequest, PROTOCOL, ReportHeader,
+    WatchRequest,
 };
 use merlin::Transcript;
 use schnorrkel::Signature;
@@ -84,12 +85,14 @@ fn enrolment(request: &EnrolRequest) -> Transcript {
     transcript.append_u64(b"samples", request.samples);
     transcript.append_message(b"key", &request.key);
     transcript.append_message(b"token", request.token.as_bytes());
+    transcript.append_u64(b"protocol", u64::from(request.protocol));
     transcript
 }
 
-/// An enrolment with its key and its signature: the proof that the client has the secret key.
+/// An enrolment with the version of the protocol, its key and its signature: the proof that the client has the secret key.
 #[must_use]
 pub fn sign_enrolment(mut request: EnrolRequest, identity: &Identity) -> EnrolRequest {
+    request.protocol = PROTOCOL;
     request.key = identity.public().to_bytes().to_vec();
     request.signature = identity.pair.sign(enrolment(&request)).to_bytes().to_vec();
     request
@@ -222,6 +225,7 @@ mod tests {
             EnrolRequest { challenge: vec![4; 40], ..signed.clone() },
             EnrolRequest { key: other, ..signed.clone() },
             EnrolRequest { signature: vec![0; 64], ..signed.clone() },
+            EnrolRequest { protocol: 1, ..signed.clone() },
             EnrolRequest { key: Vec::new(), ..signed },
         ] {
             assert_eq!(verify_enrolment(&changed), None);

@@ -10,6 +10,10 @@ pub use messages::*;
 pub(crate) use participation::seeded_draw;
 pub use participation::{ParticipationParams, ParticipationRule};
 
+/// The version of the protocol, which both sides tell: a client that is older than its coordinator, or newer, is told so instead of
+/// being refused in every round. 1 is that of release 0.1, which told nothing; since 2 the draw of a client covers its number.
+pub const PROTOCOL: u32 = 2;
+
 #[allow(
     missing_docs,
     clippy::pedantic,

@@ -37,19 +37,22 @@ async fn forger(target: Target, counter: Counter) {
         let seen = target.joining(round).await;
         round = seen.round;
         let run = attacker.run();
-        let (_, right) =
-            DrawContext { run: &run, round, seed: &seen.seed }.draw(&attacker.identity);
+        let mine = DrawContext { run: &run, round, seed: &seen.seed, client: attacker.client() };
+        let (_, right) = mine.draw(&attacker.identity);
         let mut forged: Vec<Vec<u8>> = vec![Vec::new(), vec![7; PROOF_BYTES], right[1..].to_vec()];
         for place in [0, 31, 32, 95] {
             forged.push(right.clone());
             forged.last_mut().unwrap()[place] ^= 1;
         }
         forged.push(std::mem::replace(&mut earlier, right));
-        // Another run, another seed.
-        forged.push(
-            DrawContext { run: &[0; 16], round, seed: &seen.seed }.draw(&attacker.identity).1,
-        );
-        forged.push(DrawContext { run: &run, round, seed: &[0; 32] }.draw(&attacker.identity).1);
+        // Another run, another seed, another number: a client cannot choose among several draws of one key.
+        for other in [
+            DrawContext { run: &[0; 16], ..mine },
+            DrawContext { seed: &[0; 32], ..mine },
+            DrawContext { client: attacker.client() + 1, ..mine },
+        ] {
+            forged.push(other.draw(&attacker.identity).1);
+        }
         forged.extend(target.proofs(round));
         let age = attacker.age(round);
         for proof in forged {
@@ -77,8 +80,9 @@ async fn liar(target: Target, [ages, draws]: [Counter; 2]) {
         let seen = target.joining(round).await;
         round = seen.round;
         let run = attacker.run();
-        let (drawn, proof) =
-            DrawContext { run: &run, round, seed: &seen.seed }.draw(&attacker.identity);
+        let client = attacker.client();
+        let mine = DrawContext { run: &run, round, seed: &seen.seed, client };
+        let (drawn, proof) = mine.draw(&attacker.identity);
         let age = attacker.age(round);
         for claimed in [age + 1, age + 10, 1 << 40, u64::MAX, age.wrapping_sub(1)] {
             let reply = attacker.join(round, claimed, &proof).await.unwrap();

@@ -1,21 +1,28 @@
 //! Attackers with stolen keys and tokens, and with keys that were chosen for their draws.
 
 use crate::attacked_run::{ATTACKERS, ROUNDS, Snapshot, Target, play};
-use crate::common::ledger;
 use crate::common::raw_client::{RawClient, challenge, enrolment, identity};
 use crate::common::site::connect;
+use crate::common::site::{Site, settings};
+use crate::common::{folder, ledger};
 use agewise_core::Draw;
 use agewise_server::CoordinatorParams;
+use agewise_server::coordinator::Admin;
 use agewise_server::crypto::Identity;
-use agewise_server::crypto::token::Token;
+use agewise_server::crypto::token::{Role, Token};
 use agewise_server::crypto::vrf::DrawContext;
-use agewise_server::protocol::{RevokeRequest, StatusRequest, join_reply};
+use agewise_server::protocol::{PROTOCOL, RevokeRequest, StatusRequest, join_reply};
 use std::time::Duration;
 use tonic::{Code, Request};
 
 /// The first of some keys whose draw wins in a round that is announced, and the proof of the draw.
-fn grind(run: &[u8], seen: &Snapshot, wins: impl Fn(Draw) -> bool) -> (Identity, Vec<u8>) {
-    let context = DrawContext { run, round: seen.round, seed: &seen.seed };
+fn grind(
+    run: &[u8],
+    seen: &Snapshot,
+    client: u32,
+    wins: impl Fn(Draw) -> bool,
+) -> (Identity, Vec<u8>) {
+    let context = DrawContext { run, round: seen.round, seed: &seen.seed, client };
     let key = |number: u32| {
         let mut secret = [0xab; 32];
         secret[..4].copy_from_slice(&number.to_le_bytes());
@@ -31,8 +38,9 @@ fn grind(run: &[u8], seen: &Snapshot, wins: impl Fn(Draw) -> bool) -> (Identity,
 async fn late_grinder(target: Target) {
     let seen = target.joining(ROUNDS - 1).await;
     let run = run_of(&target);
-    let (key, proof) =
-        tokio::task::block_in_place(|| grind(&run, &seen, |drawn| drawn.unit() < 0.01));
+    // The number that it is going to have is no secret: it is the next one.
+    let wins = |drawn: Draw| drawn.unit() < 0.01;
+    let (key, proof) = tokio::task::block_in_place(|| grind(&run, &seen, seen.clients, wins));
     let spare = &target.tokens.spare;
     let attacker = RawClient::try_enrol(&target.url, "late", &key, Some(spare)).await;
     let mut attacker = attacker.unwrap();
@@ -60,7 +68,7 @@ async fn renewer(target: Target) {
     let age = before.age(seen.round);
     let (rule, client) = (seen.rule(), before.client());
     let wins = |drawn| rule.takes_part(seen.round, client, age, drawn);
-    let (key, proof) = tokio::task::block_in_place(|| grind(&run, &seen, wins));
+    let (key, proof) = tokio::task::block_in_place(|| grind(&run, &seen, client, wins));
     let token = &target.tokens.for_attacker_2;
     let mut attacker =
         RawClient::try_enrol(&target.url, ATTACKERS[2], &key, Some(token)).await.unwrap();
@@ -185,4 +193,107 @@ async fn a_token_is_spent_once_also_at_the_same_moment() {
     let played = play("attackers-twins", |_| {}, attack).await;
     played.is_as_without().await;
     assert_eq!(played.refused(-1, "token"), 19, "{:?}", played.refusals());
+}
+
+/// Eight names at once for one key: exactly one of them becomes a client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_has_one_name_also_at_the_same_moment() {
+    let site = Site::open(settings(&folder("attackers-one-key"), 2, 1), 4).await;
+    let mut tries = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let url = site.url.clone();
+        tries.spawn(async move {
+            let key = identity("the owner of many");
+            let tried = RawClient::try_enrol(&url, &format!("block-{number}"), &key, None).await;
+            tried.map(|client| client.client())
+        });
+    }
+    let (enrolled, refused): (Vec<_>, Vec<_>) =
+        tries.join_all().await.into_iter().partition(Result::is_ok);
+    assert_eq!((enrolled.len(), refused.len()), (1, 7));
+    for refused in refused.into_iter().filter_map(Result::err) {
+        assert_eq!(refused.code(), Code::Unauthenticated, "{refused}");
+        assert!(refused.message().starts_with("key: this key belongs to a client of another name"));
+    }
+    site.until("SELECT SUM(count) FROM refusals WHERE reason = 'key' AND client = -1", 7).await;
+    assert_eq!(site.count("SELECT COUNT(*) FROM clients"), 1);
+    assert_eq!(site.count("SELECT COUNT(*) FROM key_owners"), 1);
+    site.close().await;
+}
+
+/// A key that was given up stays its owner's: another client cannot have it, and its owner can come back to it. So it is after a restart.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_was_renewed_is_not_free() {
+    let state = folder("attackers-renewed-key");
+    let params = settings(&state, 3, 1);
+    let mut admin = Admin::open(&state).unwrap();
+    let mut token = || admin.invite(Role::Client, Some("first"), 1).unwrap().remove(0);
+    let (second, third) = (token(), token());
+    let (old, new) = (identity("old"), identity("new"));
+    let site = Site::open(params.clone(), 4).await;
+    RawClient::try_enrol(&site.url, "first", &old, None).await.unwrap();
+    RawClient::try_enrol(&site.url, "first", &new, Some(&second)).await.unwrap();
+    for key in [&old, &new] {
+        let refused = RawClient::try_enrol(&site.url, "other", key, None).await.err().unwrap();
+        assert!(refused.message().starts_with("key"), "{refused}");
+    }
+    site.close().await;
+    let site = Site::open(params, 4).await;
+    for key in [&old, &new] {
+        let refused = RawClient::try_enrol(&site.url, "other", key, None).await.err().unwrap();
+        assert!(refused.message().starts_with("key"), "{refused}");
+    }
+    let back = RawClient::try_enrol(&site.url, "first", &old, Some(&third)).await.unwrap();
+    assert_eq!(back.client(), 0);
+    let other = RawClient::try_enrol(&site.url, "other", &identity("its own"), None).await.unwrap();
+    assert_eq!(other.client(), 1);
+    site.close().await;
+}
+
+/// In a ledger of a time when that was allowed a key has two clients: it stays with the first, and the other one needs a new one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shared_key_stays_with_its_first_client() {
+    let state = folder("attackers-shared-key");
+    let params = settings(&state, 3, 1);
+    let site = Site::open(params.clone(), 4).await;
+    let (shared, own) = (identity("shared"), identity("own"));
+    RawClient::try_enrol(&site.url, "first", &shared, None).await.unwrap();
+    RawClient::try_enrol(&site.url, "second", &own, None).await.unwrap();
+    site.close().await;
+    let token =
+        Admin::open(&state).unwrap().invite(Role::Client, Some("second"), 1).unwrap().remove(0);
+    let db = ledger(&state);
+    let share = "UPDATE keys SET key = (SELECT key FROM keys WHERE client = 0);
+                 UPDATE clients SET key = (SELECT key FROM keys WHERE client = 0);
+                 DELETE FROM key_owners WHERE client = 1;";
+    db.execute_batch(share).unwrap();
+    drop(db);
+    let site = Site::open(params, 4).await;
+    RawClient::try_enrol(&site.url, "first", &shared, None).await.unwrap();
+    let refused = RawClient::try_enrol(&site.url, "second", &shared, None).await.err().unwrap();
+    assert!(refused.message().contains("a new token for its name"), "{refused}");
+    let again = RawClient::try_enrol(&site.url, "second", &own, Some(&token)).await.unwrap();
+    assert_eq!(again.client(), 1);
+    site.close().await;
+}
+
+/// A client of a release whose draws are others is told so when it enrols, and not in every round.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_another_version_is_told_so() {
+    let site = Site::open(settings(&folder("attackers-version"), 2, 1), 4).await;
+    let mut calls = connect(&site.url).await;
+    for (told, version) in [(0, "1"), (1, "1"), (PROTOCOL + 1, "3")] {
+        let challenge = challenge(&mut calls).await.unwrap();
+        let mut request = enrolment(challenge, "old", &identity("old"), None);
+        request.protocol = told;
+        let refused = calls.enrol(request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        let expected = format!(
+            "protocol: the client speaks version {version}, this coordinator version {PROTOCOL}"
+        );
+        assert!(refused.message().starts_with(&expected), "{refused}");
+    }
+    site.until("SELECT SUM(count) FROM refusals WHERE reason = 'protocol'", 3).await;
+    assert_eq!(site.count("SELECT COUNT(*) FROM clients"), 0);
+    site.close().await;
 }

@@ -180,8 +180,9 @@ impl Replay {
         let drawn = match (seed, &join.proof) {
             (Some(seed), Some(proof)) => {
                 self.counts.proofs += 1;
-                let context = DrawContext { run: &self.run, round: number, seed };
-                ledger.key_in(client, number)?.and_then(|key| context.verify(&key, proof))
+                let context = DrawContext { run: &self.run, round: number, seed, client };
+                let key = ledger.key_in(client, number)?;
+                key.and_then(|key| context.verify_past(round.draw_version, &key, proof))
             }
             (Some(_), None) => None,
             (None, _) => Some(seeded_draw(self.config(round.settings).seed(), number, client)),

@@ -85,7 +85,7 @@ impl Authenticator {
             let known = table.clients.get(request.client as usize)?;
             (known.key, known.key_since, table.drawing?)
         };
-        let draw = DrawContext { run: &self.run, round, seed: &seed };
+        let draw = DrawContext { run: &self.run, round, seed: &seed, client: request.client };
         let is_due = round == request.round && since <= round;
         is_due.then(|| draw.verify(&key, &request.proof)).flatten()
     }

@@ -7,7 +7,7 @@ use crate::coordinator::storage::ledger::TokenRow;
 use crate::crypto::PublicKey;
 use crate::crypto::signing;
 use crate::crypto::token::{Role, Token};
-use crate::protocol::EnrolRequest;
+use crate::protocol::{EnrolRequest, PROTOCOL};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,6 +61,13 @@ impl Authenticator {
     pub(crate) fn may_enrol(&self, request: &EnrolRequest) -> Result<Enrolment, Refusal> {
         let refuse = |reason, detail: &str| Err(Refusal::new(reason, detail));
         let table = self.table();
+        let owner = <[u8; 32]>::try_from(request.key.as_slice()).ok();
+        let owner = owner.and_then(|key| table.owners.get(&key));
+        if owner.is_some_and(|owner| table.numbers.get(&request.name) != Some(owner)) {
+            let detail = "this key belongs to a client of another name: every client makes a key of its own, and a known client \
+                          that needs another one needs a new token for its name";
+            return refuse(Reason::Key, detail);
+        }
         if let Some(&client) = table.numbers.get(&request.name)
             && let Some(known) = table.clients.get(client as usize)
         {
@@ -107,7 +114,7 @@ impl Authenticator {
     pub(crate) fn proven(&self, request: &EnrolRequest, reason: Reason) -> Option<u32> {
         let client = self.number(&request.name)?;
         let key = self.table().clients.get(client as usize)?.key;
-        let is_signed = !matches!(reason, Reason::Session | Reason::Signature);
+        let is_signed = !matches!(reason, Reason::Session | Reason::Signature | Reason::Protocol);
         (is_signed && key.to_bytes() == request.key.as_slice()).then_some(client)
     }
 
@@ -117,6 +124,15 @@ impl Authenticator {
     }
 
     fn look_at_enrolment(&self, request: &EnrolRequest) -> Result<PublicKey, Refusal> {
+        if request.protocol != PROTOCOL {
+            // 0: a client of a time when it was not told.
+            let client = request.protocol.max(1);
+            let detail = format!(
+                "the client speaks version {client}, this coordinator version {PROTOCOL}: give both the same release \
+                 (docs/upgrading.md)"
+            );
+            return Err(Refusal::new(Reason::Protocol, detail));
+        }
         let Some(number) = self.number_of(&request.challenge) else {
             let detail = "this challenge is not from here, ask for another one";
             return Err(Refusal::new(Reason::Session, detail));

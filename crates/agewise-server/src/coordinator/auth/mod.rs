@@ -9,7 +9,7 @@ mod enrolment;
 
 use super::connections::Connection;
 use super::refusal::Refusal;
-use super::storage::ledger::{ClientRow, TokenRow};
+use super::storage::ledger::{AccessRows, TokenRow};
 use crate::crypto::PublicKey;
 use crate::crypto::seed_chain::RoundSeed;
 use parking_lot::{Mutex, MutexGuard};
@@ -54,6 +54,8 @@ pub(super) struct ClientTable {
     clients: Vec<ClientEntry>,
     revoked: u32,
     numbers: HashMap<String, u32>,
+    /// The one client of each key, also of keys that were renewed.
+    owners: HashMap<[u8; 32], u32>,
     tokens: HashMap<String, TokenRow>,
     /// Refused since the driver last asked, by client (-1: not a client) and reason.
     refused: BTreeMap<(i64, &'static str), (u64, String)>,
@@ -102,12 +104,13 @@ impl Authenticator {
     }
 
     /// Loads clients and tokens from the ledger. Sessions go on. Returns the clients that are revoked from now on.
-    pub(crate) fn load(&self, clients: &[ClientRow], tokens: Vec<TokenRow>) -> Vec<u32> {
+    pub(crate) fn load(&self, rows: AccessRows) -> Vec<u32> {
+        let AccessRows { clients, tokens, owners } = rows;
         let mut table = self.table();
         // A client that is not in the ledger was never told that it is known.
         table.clients.truncate(clients.len());
         let mut revoked = Vec::new();
-        for (number, row) in (0..).zip(clients) {
+        for (number, row) in (0..).zip(&clients) {
             match table.clients.get_mut(number as usize) {
                 Some(known) if known.key == row.key => {
                     known.key_since = row.key_since;
@@ -131,6 +134,7 @@ impl Authenticator {
         }
         table.revoked = clients.iter().filter(|row| row.revoked).count() as u32;
         table.numbers = clients.iter().map(|row| row.name.clone()).zip(0..).collect();
+        table.owners = owners;
         table.tokens = tokens.into_iter().map(|token| (token.id.clone(), token)).collect();
         revoked
     }
@@ -148,12 +152,15 @@ impl Authenticator {
         let known = Self::new_entry(key, since, false);
         table.clients.push(known);
         table.numbers.insert(name.to_string(), client);
+        table.owners.insert(key.to_bytes(), client);
     }
 
     /// Gives a client another key. Its session ends.
     pub(crate) fn renew(&self, client: u32, key: PublicKey, since: u64) {
         let new = Self::new_entry(key, since, false);
-        if let Some(known) = self.table().clients.get_mut(client as usize) {
+        let mut table = self.table();
+        table.owners.insert(key.to_bytes(), client);
+        if let Some(known) = table.clients.get_mut(client as usize) {
             end_session(std::mem::replace(known, new).session, None);
         }
     }

@@ -22,9 +22,7 @@ impl Driver {
     }
 
     fn read_access(&mut self) -> Result<(), CoordinatorError> {
-        let clients = self.deps.ledger.clients()?;
-        let tokens = self.deps.ledger.tokens()?;
-        for client in self.deps.auth.load(&clients, tokens) {
+        for client in self.deps.auth.load(self.deps.ledger.access()?) {
             self.exclude(client)?;
         }
         Ok(())

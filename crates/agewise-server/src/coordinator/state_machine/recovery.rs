@@ -119,7 +119,7 @@ fn recover(deps: &mut DriverDeps) -> Result<Recovered, CoordinatorError> {
         )));
     }
     let selection = load_selection(deps, &clients, round, open.as_ref(), &mut warnings)?;
-    deps.auth.load(&clients, deps.ledger.tokens()?);
+    deps.auth.load(deps.ledger.access()?);
     for (client, row) in (0..).zip(&clients) {
         if row.revoked && row.revoked_from.is_none() {
             deps.ledger.revoked_from(client, round + u64::from(open.is_some()))?;

@@ -5,6 +5,7 @@ use crate::crypto::PublicKey;
 use crate::crypto::token::{Role, Token};
 use rusqlite::types::Type;
 use rusqlite::{Error, OptionalExtension, Result, Row, params};
+use std::collections::HashMap;
 
 /// A token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,15 @@ impl TokenRow {
     pub(crate) fn new(token: &Token, role: Role, name: Option<String>) -> Self {
         Self { id: token.id(), hash: token.hash(), role, name, client: None, revoked: false }
     }
+}
+
+/// Everything by which calls are authenticated.
+pub(crate) struct AccessRows {
+    /// By number.
+    pub(crate) clients: Vec<ClientRow>,
+    pub(crate) tokens: Vec<TokenRow>,
+    /// The one client of each key, also of keys that were renewed.
+    pub(crate) owners: HashMap<[u8; 32], u32>,
 }
 
 /// Something in the ledger is not what we write.
@@ -55,10 +65,21 @@ impl Ledger {
         self.set_samples(client, 0, row.samples)
     }
 
-    /// Another key of a client, good for draws from this round on.
+    /// Another key of a client, good for draws from this round on. The key of another client is an error: whoever asks has to be told
+    /// before.
     pub(crate) fn set_key(&mut self, client: u32, since: u64, key: PublicKey) -> Result<()> {
         let db = self.write()?;
         let key = key.to_bytes();
+        // A client may come back to a key that it had before.
+        let owned = db
+            .prepare_cached(
+                "INSERT INTO key_owners VALUES (?1, ?2)
+                 ON CONFLICT (key) DO UPDATE SET client = excluded.client WHERE client = excluded.client",
+            )?
+            .execute(params![key, client])?;
+        if owned != 1 {
+            return Err(Error::StatementChangedRows(owned));
+        }
         db.prepare_cached("INSERT OR REPLACE INTO keys VALUES (?1, ?2, ?3)")?.execute(params![
             client,
             since as i64,
@@ -104,6 +125,14 @@ impl Ledger {
             })
         };
         query.query_map([], row)?.collect()
+    }
+
+    /// Everything by which calls are authenticated.
+    pub(crate) fn access(&self) -> Result<AccessRows> {
+        let mut owners = self.db.prepare("SELECT key, client FROM key_owners")?;
+        let owners = owners.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let owners = owners.collect::<Result<_>>()?;
+        Ok(AccessRows { clients: self.clients()?, tokens: self.tokens()?, owners })
     }
 
     /// Notes the first round that begins without a client that was revoked.

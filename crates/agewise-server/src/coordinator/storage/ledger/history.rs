@@ -28,6 +28,8 @@ pub(crate) struct PastRound {
     pub(crate) present: Option<Vec<bool>>,
     pub(crate) fallback: Option<Vec<bool>>,
     pub(crate) reported: u64,
+    /// How its draws are proven.
+    pub(crate) draw_version: u32,
 }
 
 /// A client in a round, as an audit sees it.
@@ -105,7 +107,8 @@ impl Ledger {
     /// The round of a number, if there is one.
     pub(crate) fn past_round(&self, round: u64) -> Result<Option<PastRound>> {
         let mut query = self.db.prepare_cached(
-            "SELECT round, interval, clients, seed, present, fallback, reported, settings, state FROM rounds WHERE round = ?1",
+            "SELECT round, interval, clients, seed, present, fallback, reported, settings, state, draw_version
+             FROM rounds WHERE round = ?1",
         )?;
         let found = query.query_row([round as i64], |row| {
             let clients: u32 = row.get(2)?;
@@ -119,6 +122,7 @@ impl Ledger {
                 fallback: bits(row.get(5)?),
                 reported: row.get::<_, i64>(6)? as u64,
                 settings: row.get::<_, u32>(7)? as usize,
+                draw_version: row.get(9)?,
                 is_over: !["joining", "training"].contains(&row.get::<_, String>(8)?.as_str()),
             })
         });

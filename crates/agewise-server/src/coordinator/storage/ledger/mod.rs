@@ -13,7 +13,7 @@ mod queries;
 mod rounds;
 mod rows;
 
-pub(crate) use access::TokenRow;
+pub(crate) use access::{AccessRows, TokenRow};
 pub(crate) use history::{PastClient, PastJoin, PastRound};
 pub(crate) use migrations::{OLDEST, SCHEMA};
 pub(crate) use queries::{RefusedCall, RoundSummary, WaitingClient};

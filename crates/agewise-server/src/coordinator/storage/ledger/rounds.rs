@@ -1,6 +1,7 @@
 //! Rounds, from the announcement to the end, with everyone in them.
 
 use super::{JoinRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow, insert_model};
+use crate::crypto::vrf::DRAW_VERSION;
 use rusqlite::{OptionalExtension, Result, Row, params};
 
 /// The greatest age of which clients are counted by themselves at the beginning of a round; older ones are counted together.
@@ -16,8 +17,9 @@ impl Ledger {
     ) -> Result<()> {
         let db = self.write()?;
         db.prepare_cached(
-            "INSERT INTO rounds (round, state, interval, clients, model, began, available, forced, seed, present, settings)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            "INSERT INTO rounds (round, state, interval, clients, model, began, available, forced, seed, present, settings,
+               draw_version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             row.round as i64,
@@ -30,7 +32,8 @@ impl Ledger {
             row.forced,
             row.seed,
             present.map(to_bits),
-            row.settings
+            row.settings,
+            DRAW_VERSION
         ])?;
         let mut query = db.prepare_cached("INSERT INTO ages VALUES (?1, ?2, ?3)")?;
         let mut ages = ages.peekable();

@@ -37,6 +37,11 @@ CREATE TABLE IF NOT EXISTS keys (              -- which keys a client had; anoth
   PRIMARY KEY (client, since)
 ) WITHOUT ROWID;
 
+CREATE TABLE IF NOT EXISTS key_owners (        -- the one client of each key, for good: also of keys that were renewed
+  key    BLOB PRIMARY KEY,
+  client INTEGER NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS samples (           -- data sizes, as clients have told them
   client  INTEGER NOT NULL,
   since   INTEGER NOT NULL,                    -- the first round that begins with it
@@ -73,7 +78,8 @@ CREATE TABLE IF NOT EXISTS rounds (
   seconds   REAL,                              -- from the announcement to the end, by a clock that does not jump
   loss      REAL,                              -- of the new model on the test images
   accuracy  REAL,
-  note      TEXT
+  note      TEXT,
+  draw_version INTEGER NOT NULL DEFAULT 2      -- how draws are proven: since 2 they cover the client's number
 );
 
 CREATE TABLE IF NOT EXISTS joins (

@@ -24,7 +24,6 @@ pub(crate) const OLDEST: i64 = 2;
 /// A step from one version to the next.
 enum Step {
     /// Everything that SQL can say.
-    #[allow(dead_code, reason = "for the next step that needs no more than SQL")]
     Sql(&'static str),
     /// Everything else.
     Code(fn(&Connection) -> Result<(), CoordinatorError>),
@@ -34,6 +33,16 @@ enum Step {
 const STEPS: &[Step] = &[
     // 3: the words of 0.2.
     Step::Code(version_3::migrate),
+    // 4: a key belongs to one client, and draws cover the client's number. Rounds so far were played with the draws of version 1. Joining
+    // is closed in the round under way, as what its clients prove from now on is another draw. Where clients share a key it stays with the
+    // first of them.
+    Step::Sql(
+        "ALTER TABLE rounds ADD COLUMN draw_version INTEGER NOT NULL DEFAULT 2;
+         UPDATE rounds SET draw_version = 1;
+         UPDATE rounds SET state = 'training' WHERE state = 'joining';
+         CREATE TABLE key_owners (key BLOB PRIMARY KEY, client INTEGER NOT NULL) WITHOUT ROWID;
+         INSERT INTO key_owners SELECT key, MIN(client) FROM keys GROUP BY key;",
+    ),
 ];
 
 /// The newest version, which this program writes.

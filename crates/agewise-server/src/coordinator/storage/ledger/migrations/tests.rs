@@ -151,3 +151,36 @@ fn a_copy_leaves_the_ledger_alone() {
     assert_eq!((ledger.schema().unwrap(), copy.schema().unwrap()), (Some(2), Some(SCHEMA)));
     assert_eq!(copy.past_clients().unwrap().len(), 4);
 }
+
+/// Where clients share a key it stays with the first of them, and it is nobody else's from then on.
+#[test]
+fn a_shared_key_gets_one_owner() {
+    let mut ledger = old(VERSION_2);
+    let share =
+        "UPDATE keys SET key = (SELECT key FROM keys WHERE client = 1) WHERE client IN (1, 3)";
+    ledger.db.execute(share, []).unwrap();
+    ledger.migrate().unwrap();
+    let owners =
+        "SELECT o.client, COUNT(*) FROM key_owners o JOIN keys USING (key) GROUP BY o.client";
+    let expected =
+        ["[Integer(0), Integer(1)]", "[Integer(1), Integer(2)]", "[Integer(2), Integer(1)]"];
+    assert_eq!(rows(&ledger, owners), expected);
+    let shared = ledger.key_in(3, 99).unwrap().unwrap();
+    ledger.set_key(1, 7, shared).unwrap();
+    assert!(ledger.set_key(3, 7, shared).is_err());
+    assert!(ledger.set_key(0, 7, shared).is_err());
+}
+
+/// Rounds of the time before are audited with the draws of that time; one that was open for joining is closed.
+#[test]
+fn old_rounds_keep_their_draws() {
+    let mut ledger = old(VERSION_2);
+    ledger.db.execute("UPDATE rounds SET state = 'joining' WHERE round = 5", []).unwrap();
+    ledger.migrate().unwrap();
+    let versions = rows(&ledger, "SELECT DISTINCT draw_version FROM rounds");
+    assert_eq!(versions, ["[Integer(1)]"]);
+    assert_eq!(
+        rows(&ledger, "SELECT state FROM rounds WHERE round = 5"),
+        [r#"[Text("training")]"#]
+    );
+}
