@@ -9,6 +9,8 @@ use agewise_server::crypto::token::{Role, Token};
 use agewise_server::remote::{RemoteError, revoke};
 use clap::Args;
 use serde_json::json;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -28,6 +30,10 @@ pub(super) struct EnrollArgs {
     /// How many tokens
     #[arg(long, value_name = "K", default_value = "1", value_parser = count::parse)]
     count: u64,
+
+    /// A new file for the tokens, which only its owner can read [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -69,12 +75,68 @@ fn open(path: &Path) -> Result<Admin, Failure> {
     Ok(Admin::open(&here.join(params.state))?)
 }
 
-/// Makes tokens, and prints them: this is the only time that they are shown.
+/// Makes tokens, and prints them or writes them to a file: this is the only time that they are shown.
 pub(super) fn enroll(args: &EnrollArgs) -> Result<(), Failure> {
     let role: Role = args.role.parse()?;
-    let tokens = open(&args.config)?.invite(role, args.name.as_deref(), args.count)?;
-    let lines: Vec<String> = tokens.iter().map(Token::reveal).collect();
-    print(&(lines.join("\n") + "\n"))
+    let mut admin = open(&args.config)?;
+    let Some(path) = &args.out else {
+        return print(&lines(&admin.invite(role, args.name.as_deref(), args.count)?));
+    };
+    // The file comes first: a token that cannot be written down is lost.
+    let mut file = NewSecret::create(path)?;
+    let tokens = admin.invite(role, args.name.as_deref(), args.count)?;
+    file.write(&lines(&tokens))?;
+    let (count, shown) = (tokens.len(), path.display());
+    let what = if count == 1 { "token" } else { "tokens" };
+    print(&format!("Wrote {count} {what} for the role of {} to {shown}.\n", role.name()))
+}
+
+/// A token on each line.
+fn lines(tokens: &[Token]) -> String {
+    tokens.iter().map(|token| token.reveal() + "\n").collect()
+}
+
+/// A file that was not there before, and that only its owner can read. It goes again unless it was written.
+struct NewSecret<'a> {
+    path: &'a Path,
+    file: File,
+    is_written: bool,
+}
+
+impl<'a> NewSecret<'a> {
+    fn create(path: &'a Path) -> Result<Self, Failure> {
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::OpenOptionsExt;
+            options.mode(0o600);
+        }
+        match options.open(path) {
+            Ok(file) => Ok(Self { path, file, is_written: false }),
+            Err(error) => {
+                let expected = format!("a new file in a folder that is there ({error})");
+                Err(Error::new("out", path.display(), expected).into())
+            }
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_all());
+        let shown = self.path.display();
+        written.map_err(|error| Failure::Io(format!("{shown}: {error}")))?;
+        self.is_written = true;
+        Ok(())
+    }
+}
+
+impl Drop for NewSecret<'_> {
+    fn drop(&mut self) {
+        if !self.is_written {
+            // What cannot be removed is empty, or has tokens that nobody was told of.
+            fs::remove_file(self.path).ok();
+        }
+    }
 }
 
 /// Lists clients and tokens.

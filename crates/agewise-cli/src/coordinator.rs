@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   agewise coordinator init try
   agewise coordinator enroll --count 20 \\
-    --config try/coordinator.toml > try/tokens
+    --config try/coordinator.toml --out try/tokens
   agewise coordinator --config try/coordinator.toml
   agewise swarm --clients 20 --data digits \\
     --coordinator https://localhost:7070 \\
@@ -124,7 +124,7 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
         "{}\n
 Make 20 tokens:
   agewise coordinator enroll --count 20 \\
-    --config {shown}/coordinator.toml > {shown}/tokens
+    --config {shown}/coordinator.toml --out {shown}/tokens
 Run the coordinator:
   agewise coordinator --config {shown}/coordinator.toml
 And 20 clients:

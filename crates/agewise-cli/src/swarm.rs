@@ -34,7 +34,7 @@ pub(crate) struct SwarmArgs {
     #[command(flatten)]
     data: ClientData,
 
-    /// A file with a token for each client, one on a line (agewise coordinator enroll --count K)
+    /// A file with a token for each client, one on a line (agewise coordinator enroll --count K --out FILE)
     #[arg(long, value_name = "FILE")]
     tokens: Option<PathBuf>,
 

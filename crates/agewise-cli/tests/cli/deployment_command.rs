@@ -30,6 +30,32 @@ fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
+/// Only the owner can read the tokens, and making them again neither replaces the file nor makes tokens that nobody has.
+#[cfg(unix)]
+fn tokens_are_their_owners(tokens: &Path, mut enroll: Command) -> Outcome {
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(tokens)?.permissions().mode() & 0o777, 0o600);
+    let before = fs::read_to_string(tokens)?;
+    assert_eq!(before.lines().count(), 20);
+    let count = || -> Outcome<i64> {
+        let ledger = rusqlite::Connection::open(tokens.with_file_name("state/ledger.sqlite"))?;
+        Ok(ledger.query_row("SELECT COUNT(*) FROM tokens", [], |row| row.get(0))?)
+    };
+    let made = count()?;
+    let output = enroll.output()?;
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr)?;
+    assert!(error.contains("out = try/tokens: expected a new file"), "{error}");
+    assert_eq!(fs::read_to_string(tokens)?, before);
+    assert_eq!(count()?, made);
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn tokens_are_their_owners(_: &Path, _: Command) -> Outcome {
+    Ok(())
+}
+
 #[test]
 fn the_first_try_of_the_docs_works() -> Outcome {
     let here = folder("deployment-first-try")?;
@@ -61,6 +87,7 @@ fn the_first_try_of_the_docs_works() -> Outcome {
         let output = run(tokens).output()?;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+    tokens_are_their_owners(&here.join("try/tokens"), run(enroll))?;
     let log = fs::File::create(here.join("coordinator.log"))?;
     let mut coordinator = Running(run(coordinator).stderr(log).spawn()?);
     let mut swarm = Running(run(swarm).stderr(Stdio::null()).spawn()?);
