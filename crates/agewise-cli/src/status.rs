@@ -67,6 +67,13 @@ fn as_text(reply: &StatusReply) -> String {
         "cohort     {} joined, {} reported; {} expected, interval {:.2} rounds",
         reply.selected, reply.reported, reply.target, reply.interval
     );
+    if reply.sessions_taken_over > 0 {
+        let count = reply.sessions_taken_over;
+        let _ = writeln!(
+            text,
+            "sessions   {count} taken over from another connection of the same client"
+        );
+    }
     let total: u64 = reply.ages.iter().map(|count| u64::from(count.clients)).sum();
     let sum: u64 = reply.ages.iter().map(|count| count.age * u64::from(count.clients)).sum();
     if let Some(oldest) = reply.ages.last().filter(|_| total > 0) {
@@ -158,5 +165,6 @@ fn as_json(reply: &StatusReply) -> serde_json::Value {
         "ages": ages,
         "history": history,
         "warnings": reply.warnings,
+        "sessions_taken_over": reply.sessions_taken_over,
     })
 }

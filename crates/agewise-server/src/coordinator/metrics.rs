@@ -33,6 +33,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     pub(crate) announcements: Counter,
     pub(crate) storage_failures: Counter,
+    pub(crate) sessions_taken_over: Counter,
     pub(crate) bytes: Family<Labels, Counter>,
     rounds: Family<Labels, Counter>,
     joins: Family<Labels, Counter>,
@@ -64,6 +65,11 @@ impl Metrics {
         let metrics = Self {
             announcements: add(r, "announcements", "Announcements sent"),
             storage_failures: add(r, "storage_failures", "Failures of the disk or the ledger"),
+            sessions_taken_over: add(
+                r,
+                "sessions_taken_over",
+                "Sessions that ended because the same client began another one beside them",
+            ),
             bytes: add(r, "bytes", "Bytes of models sent and updates received"),
             rounds: add(r, "rounds", "Rounds that ended, by outcome"),
             joins: add(r, "joins", "Clients that asked to take part, by outcome"),

@@ -156,10 +156,14 @@ impl Coordinator for Service {
         }
         let key = self.auth.check_enrolment(&request, connection.as_ref());
         let key = key.map_err(CallError::from)?;
-        let challenge = request.challenge.clone();
+        let (challenge, name) = (request.challenge.clone(), request.name.clone());
         let reply = self.ask(|reply| Command::Enrol { request, key, reply }).await??;
         let begun = self.auth.begin_session(reply.client, &challenge, connection.as_ref());
-        begun.map_err(CallError::from)?;
+        if begun.map_err(CallError::from)? {
+            let (client, name) = (reply.client, name);
+            tracing::warn!(client, name, "a session was taken over: do two clients have one key?");
+            self.shared.metrics.sessions_taken_over.inc();
+        }
         Ok(Response::new(reply))
     }
 

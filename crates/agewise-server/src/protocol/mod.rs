@@ -2,6 +2,7 @@
 //!
 //! The messages are generated from `proto/agewise/v1/coordinator.proto`; docs/protocol.md has the order of the calls and what each side checks.
 
+pub(crate) mod codec;
 pub(crate) mod name;
 pub(crate) mod parameters;
 mod participation;
@@ -22,4 +23,5 @@ pub const PROTOCOL: u32 = 2;
 )]
 mod messages {
     tonic::include_proto!("agewise.v1");
+    include!(concat!(env!("OUT_DIR"), "/server/agewise.v1.rs"));
 }

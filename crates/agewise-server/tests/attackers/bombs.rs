@@ -1,7 +1,8 @@
 //! Attackers that send more than the coordinator can keep or unpack.
 
 use crate::attacked_run::{Target, play};
-use crate::common::site::soon;
+use crate::common::folder;
+use crate::common::site::{Site, settings, soon};
 use crate::frames::{
     CONTINUATION, END_HEADERS, HEADERS, answer, frame, greeted, head, is_closed, literal, memory,
     streamed, whole,
@@ -109,4 +110,18 @@ async fn what_is_too_large_is_not_kept() {
     if let (Some(before), Some(most)) = (before, memory("VmHWM")) {
         assert!(most < before + MOST_KIB, "{before} KiB, at the highest point {most} KiB");
     }
+}
+
+/// Three bytes that no message begins with.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_no_message_is_the_callers_fault() {
+    let site = Site::open(settings(&folder("attackers-garbage"), 2, 1), 4).await;
+    let endpoint = Endpoint::from_shared(site.url.clone()).unwrap();
+    for method in METHODS {
+        let mut channel = soon("a connection", endpoint.connect()).await.unwrap();
+        let body = whole(vec![0, 0, 0, 0, 3, 0xff, 0xff, 0xff]);
+        let code = soon(method, answer(&mut channel, method, None, body)).await;
+        assert_eq!(code, Some(Code::InvalidArgument), "{method}");
+    }
+    site.close().await;
 }

@@ -3,7 +3,7 @@
 use crate::attacked_run::{ATTACKERS, ROUNDS, Snapshot, Target, play};
 use crate::common::raw_client::{RawClient, challenge, enrolment, identity};
 use crate::common::site::connect;
-use crate::common::site::{Site, settings};
+use crate::common::site::{Site, eventually, settings};
 use crate::common::{folder, ledger};
 use agewise_core::Draw;
 use agewise_server::CoordinatorParams;
@@ -295,5 +295,25 @@ async fn a_client_of_another_version_is_told_so() {
     }
     site.until("SELECT SUM(count) FROM refusals WHERE reason = 'protocol'", 3).await;
     assert_eq!(site.count("SELECT COUNT(*) FROM clients"), 0);
+    site.close().await;
+}
+
+/// Two machines with the key of one client take the session from each other, again and again: the operator sees it.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_are_taken_over_are_counted() {
+    let site = Site::open(settings(&folder("attackers-taken-over"), 2, 1), 4).await;
+    let taken_over = async || site.metric("agewise_sessions_taken_over_total").await;
+    let first = RawClient::enrol(&site.url, "both", None).await;
+    assert!(taken_over().await == 0.0);
+    let second = RawClient::enrol(&site.url, "both", None).await;
+    let third = RawClient::enrol(&site.url, "both", None).await;
+    assert!(taken_over().await == 2.0);
+    assert_eq!(site.status().await.sessions_taken_over, 2);
+    // A client whose connection is gone comes back: nothing is taken over.
+    drop((first, second, third));
+    let open = "agewise_connections{state=\"open\"}";
+    eventually("the connections are closed", async || site.metric(open).await == 0.0).await;
+    RawClient::enrol(&site.url, "both", None).await;
+    assert!(taken_over().await == 2.0);
     site.close().await;
 }

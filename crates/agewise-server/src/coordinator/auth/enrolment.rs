@@ -154,13 +154,14 @@ impl Authenticator {
         Ok(key)
     }
 
-    /// Begins the session of a client that has enrolled; an older one ends.
+    /// Begins the session of a client that has enrolled; an older one ends. Says whether that one was taken over: its connection was another
+    /// one, and open.
     pub(crate) fn begin_session(
         &self,
         client: u32,
         challenge: &[u8],
         connection: Option<&Arc<Connection>>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let number = self.number_of(challenge);
         let mut table = self.table();
         let Some((known, number)) = table.clients.get_mut(client as usize).zip(number) else {
@@ -179,8 +180,13 @@ impl Authenticator {
         let old =
             known.session.replace(Session { number, challenge, counter: 0, connection: here });
         drop(table);
+        let before = old.as_ref().and_then(|session| session.connection.as_ref());
+        let is_other = |before: &&Arc<Connection>| {
+            connection.is_some_and(|connection| !Arc::ptr_eq(before, connection))
+        };
+        let taken_over = before.filter(is_other).is_some_and(|before| before.is_authenticated());
         end_session(old, connection);
-        Ok(())
+        Ok(taken_over)
     }
 }
 

@@ -220,7 +220,11 @@ impl Drop for ConnectionStream {
         limiter.remove(&self.connection);
         limiter.counters().close_one();
         // The service may remember connections for longer than their tasks live.
-        let waker = status.lock().waker.take();
+        let waker = {
+            let mut status = status.lock();
+            status.state = ConnectionState::Disconnected;
+            status.waker.take()
+        };
         drop(waker);
     }
 }

@@ -234,6 +234,7 @@ impl Driver {
                 .collect(),
             ages: ages.map(|(age, clients)| AgeCount { age, clients }).collect(),
             warnings: self.warnings.clone(),
+            sessions_taken_over: self.deps.shared.metrics.sessions_taken_over.get(),
         })
     }
 }
