@@ -2,7 +2,10 @@
 
 use super::progress::Progress;
 use super::{Failure, print, print_json};
-use agewise_server::coordinator::audit::{Audit, audit};
+use agewise_server::coordinator::audit::{Audit, AuditOptions, audit_with, settings};
+use agewise_server::native::coordinator_task;
+use agewise_train::data::{folders, load};
+use agewise_train::{NativeTask, Task, Threads};
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -24,15 +27,33 @@ pub(crate) struct AuditArgs {
     #[arg(value_name = "RUN")]
     state: PathBuf,
 
+    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder: kept models are evaluated on the run's test samples
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
     /// Print one JSON document instead of the text
     #[arg(long)]
     json: bool,
 }
 
+/// The task of a run, if its data are here: what is missing is told, and models are not evaluated again then.
+fn task(args: &AuditArgs) -> Result<NativeTask, Failure> {
+    let params = settings(&args.state)?;
+    let training = params.training.check()?;
+    let dataset = load(&params.model.data, &folders(args.data_dir.as_deref()))?;
+    Ok(coordinator_task(&params.model, training, dataset)?)
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
+    let task = task(args);
+    if let Err(Failure::BadInput(why) | Failure::Io(why)) = &task {
+        eprintln!("Kept models are not evaluated again: {why}");
+    }
+    let task = task.as_ref().ok().map(|task| (task as &dyn Task, Threads::default()));
+    let options = AuditOptions { task, ..AuditOptions::default() };
     let mut progress = None;
-    let audited = audit(&args.state, |_, of| {
+    let audited = audit_with(&args.state, &options, |_, of| {
         progress.get_or_insert_with(|| Progress::new(of, "auditing", false)).advance(1);
     });
     if let Some(progress) = progress {
@@ -63,6 +84,11 @@ fn as_text(audited: &Audit) -> String {
     let _ = writeln!(
         text,
         "verified   {proofs} proofs of draws, {invited} clients selected or invited by the coordinator"
+    );
+    let _ = writeln!(
+        text,
+        "computed   {} weights, {} kept models with their checksums, {} of them with loss and accuracy",
+        audited.weights, audited.models, audited.evaluations
     );
     if *fallbacks > 0 {
         let _ = writeln!(

@@ -6,7 +6,7 @@ use super::error::CoordinatorError;
 use super::shared::Shared;
 use super::state_machine::{Driver, DriverDeps, WallClock};
 use super::storage::ledger::{Ledger, OLDEST, SCHEMA};
-use super::storage::models::ModelStore;
+use super::storage::models::{self, ModelStore};
 use super::storage::sketches::Sketches;
 use super::uploads::UpdateStore;
 use crate::config::{CoordinatorConfig, DrawSource};
@@ -53,7 +53,7 @@ pub(super) fn prepare(
     let mut ledger = open_and_migrate(&path)?;
     let has_run = ledger.fact("id")?.is_some();
     let has_models =
-        fs::read_dir(state.join("models")).is_ok_and(|mut files| files.next().is_some());
+        fs::read_dir(state.join(models::FOLDER)).is_ok_and(|mut files| files.next().is_some());
     if !has_run && has_models {
         let expected = "a folder with the ledger of its models, or without both";
         return Err(agewise_core::Error::new("state", state.display(), expected).into());
@@ -74,7 +74,7 @@ pub(super) fn prepare(
         fingerprint: fingerprint(&facts(&config, task.parameters())),
         task: task.describe(),
     };
-    let models = ModelStore::open(state.join("models"), keep, task.tensors(), metadata)?;
+    let models = ModelStore::open(state.join(models::FOLDER), keep, task.tensors(), metadata)?;
     let updates = UpdateStore::new(state.join("updates"));
     let auth = Arc::new(auth);
     let skips_verification = options.skips_verification;

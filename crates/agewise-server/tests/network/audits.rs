@@ -2,14 +2,19 @@
 
 use crate::common::site::eventually;
 use crate::common::verified::{play, proven, tokens};
-use crate::common::{Running, cohorts, coordinator, folder, ledger, tasks};
-use agewise_core::{Pick, Policy, PolicySpec, PolicyVariant, Round, Seed, Setting, build_policy};
+use crate::common::{Running, cohorts, coordinator, digits, folder, ledger, tasks};
+use agewise_core::{
+    Pick, Policy, PolicySpec, PolicyVariant, Round, Seed, Setting, Weighting, build_policy,
+};
 use agewise_server::CoordinatorParams;
 use agewise_server::client::swarm::{self, SwarmParams};
-use agewise_server::coordinator::audit::{audit, audit_with};
+use agewise_server::coordinator::audit::{AuditOptions, audit, audit_with};
 use agewise_server::coordinator::{Admin, LEDGER};
 use agewise_server::crypto::Identity;
-use std::path::Path;
+use agewise_server::native::coordinator_task;
+use agewise_train::Threads;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -55,6 +60,87 @@ async fn an_audit_finds_what_was_changed() {
         let found = findings.iter().any(|finding| finding.to_string().contains(expected));
         assert!(found, "{change}: {findings:?}");
     }
+}
+
+/// A copy of a run: its ledger and its models.
+fn copy_of(state: &Path, name: &str) -> PathBuf {
+    let copy = folder(name);
+    ledger(state).execute("VACUUM INTO ?1", [copy.join(LEDGER).to_str().unwrap()]).unwrap();
+    fs::create_dir(copy.join("models")).unwrap();
+    for file in fs::read_dir(state.join("models")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), copy.join("models").join(file.file_name())).unwrap();
+    }
+    copy
+}
+
+/// Weights are computed again, models that are kept have the bytes that were written, and they are as good as the ledger says.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_finds_what_was_changed_in_models_and_weights() {
+    let state = folder("audits-models");
+    let mut params = proven(&state, "random", 8, 3);
+    params.round.rounds = 4;
+    params.round.weighting = Some(Weighting::DataSize);
+    play(params.clone()).await;
+    let training = params.training.check().unwrap();
+    let task = coordinator_task(&params.model, training, digits()).unwrap();
+    let options = AuditOptions { task: Some((&task, Threads::ONE)), ..AuditOptions::default() };
+    let audited = audit_with(&state, &options, |_, _| {}).unwrap();
+    assert_eq!(audited.findings, []);
+    assert_eq!((audited.weights, audited.models, audited.evaluations), (12, 3, 3));
+    // Without the task of the run: everything but the evaluations.
+    let audited = audit(&state, |_, _| {}).unwrap();
+    assert_eq!((audited.weights, audited.models, audited.evaluations), (12, 3, 0));
+    let some = "client = (SELECT MIN(client) FROM joins WHERE round = 2)";
+    for (change, expected) in [
+        (
+            format!("UPDATE joins SET weight = weight * 1.001 WHERE round = 2 AND {some}"),
+            "its weight is",
+        ),
+        (
+            format!("UPDATE joins SET weight = NULL WHERE round = 2 AND {some}"),
+            "it reported, and has no weight",
+        ),
+        ("UPDATE samples SET samples = 3 * samples WHERE client = 0".to_string(), "its weight is"),
+        (
+            "UPDATE rounds SET accuracy = accuracy + 0.01 WHERE round = 3".to_string(),
+            "the accuracy of model 4",
+        ),
+        ("UPDATE rounds SET loss = loss * 1.05 WHERE round = 1".to_string(), "the loss of model 2"),
+        ("UPDATE rounds SET loss = 9e999 WHERE round = 1".to_string(), "the loss of model 2"),
+        (
+            "UPDATE models SET sha256 = zeroblob(32) WHERE version = 3".to_string(),
+            "model 3 has other bytes",
+        ),
+        ("UPDATE models SET file = 'none' WHERE version = 3".to_string(), "model 3 cannot be read"),
+        (
+            "UPDATE rounds SET model = 1 WHERE round = 3".to_string(),
+            "it trained model 1, expected 3",
+        ),
+        (
+            "UPDATE rounds SET state = 'abandoned' WHERE round = 1".to_string(),
+            "it trained model 2, expected 1",
+        ),
+    ] {
+        let copy = copy_of(&state, "audits-models-copy");
+        assert!(ledger(&copy).execute(&change, []).unwrap() > 0, "{change}");
+        let findings = audit_with(&copy, &options, |_, _| {}).unwrap().findings;
+        let found = findings.iter().any(|finding| finding.to_string().contains(expected));
+        assert!(found, "{change}: {findings:?}");
+    }
+    // The file of a model: one bit, and another model in its place, with its checksum in the ledger.
+    let copy = copy_of(&state, "audits-models-copy");
+    let path = copy.join("models/00000003.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let findings = audit_with(&copy, &options, |_, _| {}).unwrap().findings;
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].what.contains("model 3 has other bytes"), "{findings:?}");
+    fs::copy(copy.join("models/00000002.safetensors"), &path).unwrap();
+    let change = "UPDATE models SET sha256 = (SELECT sha256 FROM models WHERE version = 2) WHERE version = 3";
+    assert_eq!(ledger(&copy).execute(change, []).unwrap(), 1);
+    assert!(!audit_with(&copy, &options, |_, _| {}).unwrap().findings.is_empty());
 }
 
 fn count(state: &Path, query: &str) -> i64 {
@@ -253,7 +339,12 @@ async fn a_policy_of_ones_own_is_deployed_resumed_and_audited() {
 
     // The youngest at first are the last two, and they stay the youngest.
     assert!(cohorts(&ledger(&state)).iter().all(|cohort| *cohort == [4, 5]));
-    let audited = audit_with(&state, Some(&own), |_, _| {}).unwrap();
+    let audited = audit_with(
+        &state,
+        &AuditOptions { policy: Some(&own), ..AuditOptions::default() },
+        |_, _| {},
+    )
+    .unwrap();
     assert_eq!((audited.policy.as_str(), audited.findings.len()), ("youngest-first", 0));
     assert_eq!(audited.invited, 2 * (played + 2));
     let unknown = audit(&state, |_, _| {}).unwrap_err().to_string();

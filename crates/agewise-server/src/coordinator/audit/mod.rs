@@ -3,6 +3,8 @@
 //! For every round: its seed is the link of the chain that was committed to; its interval follows from the population or from the
 //! reports before; every age follows from enrolment and credits; everyone in it either has a proof under its registered key of a draw
 //! that wins at its age, or was selected by the policy, or was invited because no client had come, and both of these follow from the seed.
+//! The weights with which updates became a model are computed again; the models that are kept have the bytes that were written, and the
+//! round trained the newest of them; with the task of the run they are evaluated again.
 //!
 //! A policy that looks at sketches of updates cannot be asked again, as they are not in the ledger: the audit says so, in a finding, and
 //! checks that the selected clients were connected, and not more than the cohort.
@@ -11,15 +13,17 @@
 //! did not join.
 
 mod checks;
+mod models;
 mod replay;
 
 use super::LEDGER;
 use super::error::CoordinatorError;
 use super::startup::open_ledger_to_read;
-use super::state_machine::read_settings;
+use super::state_machine::{params_of, read_settings};
 use super::storage::ledger::Ledger;
-use crate::config::CoordinatorConfig;
+use crate::config::{CoordinatorConfig, CoordinatorParams};
 use agewise_core::PolicyVariant;
+use agewise_train::{Task, Threads};
 use data_encoding::HEXLOWER;
 use replay::Replay;
 use serde::Serialize;
@@ -50,6 +54,12 @@ pub struct Audit {
     /// Rounds whose cohorts cannot be checked: the policy looks at sketches of updates, and only the last ones are kept.
     /// If there are any, a finding says so.
     pub unchecked: u64,
+    /// Weights that were computed again.
+    pub weights: u64,
+    /// Models that are kept, and have the bytes that were written.
+    pub models: u64,
+    /// Of these, models that were evaluated again: that needs the test samples.
+    pub evaluations: u64,
     /// Refusals during the run, by reason.
     pub refused: Vec<(String, u64)>,
     /// Everything that does not follow from law, ages and seeds.
@@ -79,15 +89,30 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Audits the run in a state folder. `progress` hears how many rounds of how many are done.
-pub fn audit(state: &Path, progress: impl FnMut(u64, u64)) -> Result<Audit, CoordinatorError> {
-    audit_with(state, None, progress)
+/// What an audit is given beside the state folder.
+#[derive(Default, Clone, Copy)]
+pub struct AuditOptions<'a> {
+    /// The policy, if it is one of your own.
+    pub policy: Option<&'a PolicyVariant>,
+    /// The task of the run, to evaluate kept models again, and on how many threads.
+    pub task: Option<(&'a dyn Task, Threads)>,
 }
 
-/// Audits the run in a state folder, whose policy may be one of your own.
+/// Audits the run in a state folder. `progress` hears how many rounds of how many are done.
+pub fn audit(state: &Path, progress: impl FnMut(u64, u64)) -> Result<Audit, CoordinatorError> {
+    audit_with(state, &AuditOptions::default(), progress)
+}
+
+/// The settings with which the run in a state folder goes on: what its task can be made from.
+pub fn settings(state: &Path) -> Result<CoordinatorParams, CoordinatorError> {
+    let texts = open_ledger_to_read(&state.join(LEDGER))?.settings()?;
+    params_of(texts.last().ok_or_else(no_settings)?)
+}
+
+/// Audits the run in a state folder, with what the ledger does not have.
 pub fn audit_with(
     state: &Path,
-    policy: Option<&PolicyVariant>,
+    options: &AuditOptions<'_>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Audit, CoordinatorError> {
     let path = state.join(LEDGER);
@@ -98,7 +123,7 @@ pub fn audit_with(
     };
     // All questions are about one moment, also if the run goes on.
     ledger.at_one_moment(|ledger| {
-        let configs = configs(ledger, policy)?;
+        let configs = configs(ledger, options.policy)?;
         let text = |key: &str| -> Result<String, CoordinatorError> {
             let value = ledger.fact(key)?.unwrap_or_default();
             Ok(String::from_utf8_lossy(&value).into_owned())
@@ -110,6 +135,7 @@ pub fn audit_with(
             progress(round + 1, rounds);
         }
         replay.compare_ages();
+        replay.check_models(ledger, state, options)?;
         replay.state_limits();
         let (counts, findings) = replay.finish();
         Ok(Audit {
@@ -123,6 +149,9 @@ pub fn audit_with(
             invited: counts.invited,
             fallbacks: counts.fallbacks,
             unchecked: counts.unchecked,
+            weights: counts.weights,
+            models: counts.models,
+            evaluations: counts.evaluations,
             refused: ledger.refusal_counts()?,
             findings,
         })
@@ -136,9 +165,11 @@ fn configs(
 ) -> Result<Vec<CoordinatorConfig>, CoordinatorError> {
     let texts = ledger.settings()?;
     if texts.is_empty() {
-        return Err(CoordinatorError::Corrupt(
-            "the ledger has no settings of this run".to_string(),
-        ));
+        return Err(no_settings());
     }
     texts.iter().map(|text| read_settings(text, policy)).collect()
+}
+
+fn no_settings() -> CoordinatorError {
+    CoordinatorError::Corrupt("the ledger has no settings of this run".to_string())
 }

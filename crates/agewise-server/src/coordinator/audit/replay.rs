@@ -22,6 +22,11 @@ pub(super) struct Counts {
     pub(super) fallbacks: u64,
     /// Rounds in which the policy selected by information that is not on record.
     pub(super) unchecked: u64,
+    /// Weights that were computed again.
+    pub(super) weights: u64,
+    /// Models that are as they were written, and of these those that were evaluated again.
+    pub(super) models: u64,
+    pub(super) evaluations: u64,
 }
 
 /// A run up to some round.
@@ -46,6 +51,11 @@ pub(super) struct Replay {
     pub(super) reported: Vec<u64>,
     pub(super) intervals: Vec<f64>,
     pub(super) seeds: Option<SeedCheck>,
+    /// The newest model so far, and the models that were found to be damaged.
+    pub(super) newest: u64,
+    pub(super) damaged: BTreeSet<u64>,
+    /// The first rounds with other settings than the round before.
+    pub(super) new_settings: BTreeSet<u64>,
     pub(super) counts: Counts,
     pub(super) findings: Vec<Finding>,
 }
@@ -78,6 +88,9 @@ impl Replay {
             reported: Vec::new(),
             intervals: Vec::new(),
             seeds: None,
+            newest: 0,
+            damaged: ledger.damaged_models()?,
+            new_settings: ledger.new_settings()?,
             counts,
             findings: Vec::new(),
         };
@@ -106,12 +119,13 @@ impl Replay {
         let Some(round) = ledger.past_round(number)? else {
             self.find(Some(number), None, "it is missing");
             self.intervals.push(f64::NAN);
-            return self.end(number, 0, &[]);
+            return self.end(None, number, &[]);
         };
         if round.settings >= self.configs.len() {
             self.find(Some(number), None, "its settings are missing");
         }
         self.begin(&round)?;
+        self.check_trained(&round);
         self.check_interval(&round)?;
         let seed = self.check_seed(ledger, &round)?;
         let joins = ledger.past_joins(number)?;
@@ -127,7 +141,7 @@ impl Replay {
             }
             self.selection = Some((settings, selection));
         }
-        self.end(number, credited, &joins)
+        self.end(Some(&round), number, &joins)
     }
 
     /// Everyone in a round has to be there for a reason that follows from the ledger.
@@ -276,6 +290,16 @@ impl Replay {
         Ok(())
     }
 
+    /// Whether the coordinator was started with other settings between this round and the next, or in the middle of it.
+    pub(super) fn settings_change_after(&self, round: u64) -> bool {
+        self.new_settings.contains(&(round + 1))
+    }
+
+    /// Whether a client was revoked between this round and the next, or in the middle of it.
+    pub(super) fn someone_leaves_after(&self, round: u64) -> bool {
+        self.departures.iter().any(|(from, _)| *from == round + 1)
+    }
+
     /// How many clients had enrolled when a round was over.
     fn enrolled_until(&self, round: u64) -> u32 {
         self.clients.partition_point(|client| client.enrolled <= round) as u32
@@ -284,12 +308,16 @@ impl Replay {
     /// Credits the clients that reported, and goes on to the next round. Clients that enrolled during the round are there when it ends.
     fn end(
         &mut self,
+        round: Option<&PastRound>,
         number: u64,
-        reported: u64,
         joins: &[PastJoin],
     ) -> Result<(), CoordinatorError> {
+        let reported = joins.iter().filter(|join| join.report.is_some()).count() as u64;
         if let Some((settings, mut selection)) = self.selection.take() {
             self.admit(&mut selection, settings, self.enrolled_until(number))?;
+            if let Some(round) = round {
+                self.check_weights(round, joins, &selection)?;
+            }
             selection.finish(&accepted(joins, selection.clients()))?;
             self.selection = Some((settings, selection));
         }

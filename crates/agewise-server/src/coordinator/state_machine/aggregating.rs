@@ -4,7 +4,7 @@ use super::round::{Aggregating, Member, Round};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::report;
-use crate::coordinator::storage::ledger::{PastRound, ReportRow, RoundEnd};
+use crate::coordinator::storage::ledger::{ReportRow, RoundEnd};
 use crate::coordinator::storage::models::Global;
 use crate::coordinator::uploads::UpdateFiles;
 use crate::protocol::State;
@@ -138,17 +138,8 @@ impl Driver {
     /// The clients from which the coordinator selected the cohort of a round, at its beginning or when no client had come; none where clients decide.
     /// The ledger has them, so that weights are the same after a restart.
     fn selected_from(&self, round: u64) -> Result<Option<Vec<bool>>, CoordinatorError> {
-        let Some(PastRound { present: Some(mut mask), fallback, .. }) =
-            self.deps.ledger.past_round(round)?
-        else {
-            return Ok(None);
-        };
-        for (place, invited) in mask.iter_mut().zip(fallback.unwrap_or_default()) {
-            *place |= invited;
-        }
-        // Clients that enrolled during the round were not available.
-        mask.resize(self.selection.clients() as usize, false);
-        Ok(Some(mask))
+        let round = self.deps.ledger.past_round(round)?;
+        Ok(round.and_then(|round| round.selected_from(self.selection.clients())))
     }
 
     /// The next model, if enough updates can be used. Notes weights, and updates that cannot be used.

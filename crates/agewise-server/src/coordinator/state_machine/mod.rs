@@ -18,7 +18,7 @@ mod tests;
 mod training;
 mod watchers;
 
-pub(crate) use recovery::read_settings;
+pub(crate) use recovery::{params_of, read_settings};
 
 use super::auth::Authenticator;
 use super::command::Command;

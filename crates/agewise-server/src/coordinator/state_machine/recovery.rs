@@ -228,13 +228,18 @@ pub(crate) fn read_settings(
     text: &str,
     own: Option<&PolicyVariant>,
 ) -> Result<CoordinatorConfig, CoordinatorError> {
-    let params: CoordinatorParams = toml::from_str(text).map_err(|error| {
-        CoordinatorError::Corrupt(format!("the settings in the ledger cannot be read: {error}"))
-    })?;
+    let params = params_of(text)?;
     let is_own = |own: &&PolicyVariant| own.spec().is_none() && own.name() == params.round.policy;
     Ok(match own.filter(is_own) {
         Some(own) => params.check_with(own.clone())?,
         None => params.check()?,
+    })
+}
+
+/// Settings as they stand in the ledger, not checked.
+pub(crate) fn params_of(text: &str) -> Result<CoordinatorParams, CoordinatorError> {
+    toml::from_str(text).map_err(|error| {
+        CoordinatorError::Corrupt(format!("the settings in the ledger cannot be read: {error}"))
     })
 }
 

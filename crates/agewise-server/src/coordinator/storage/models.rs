@@ -14,6 +14,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Where the models are, in the folder of a run.
+pub(crate) const FOLDER: &str = "models";
+
 /// The global model, as it is trained, sent and stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Global {
@@ -135,7 +138,7 @@ impl ModelStore {
             let (sketched, sketches) = (Vec::new(), Vec::new());
             return Ok(Checkpoint { metadata, parameters, server, sketched, sketches });
         }
-        if Sha256::digest(&bytes).as_slice() != row.sha256 {
+        if !is_as_written(&path, &bytes, &row.sha256) {
             let shown = path.display();
             let what = format!("{shown}: expected the bytes that were written");
             return Err(CoordinatorError::Corrupt(what));
@@ -165,6 +168,11 @@ impl ModelStore {
         }
         Ok(())
     }
+}
+
+/// Whether a file has the bytes of which the ledger has the checksum.
+pub(crate) fn is_as_written(path: &Path, bytes: &[u8], sha256: &[u8]) -> bool {
+    Sha256::digest(bytes).as_slice() == sha256 || written_by_0_1(path, bytes, sha256).is_some()
 }
 
 /// What 0.1 had beside a model in a file of its own, if it is 0.1 that wrote these bytes: the moments of the server. Its models have no

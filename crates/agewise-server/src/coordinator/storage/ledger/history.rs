@@ -4,6 +4,7 @@ use super::Ledger;
 use crate::crypto::PublicKey;
 use crate::crypto::seed_chain::RoundSeed;
 use rusqlite::{OptionalExtension, Result, Row, params};
+use std::collections::BTreeSet;
 
 /// A client, as an audit sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,8 +29,33 @@ pub(crate) struct PastRound {
     pub(crate) present: Option<Vec<bool>>,
     pub(crate) fallback: Option<Vec<bool>>,
     pub(crate) reported: u64,
+    /// The model that it trained.
+    pub(crate) model: u64,
+    /// Whether it made a model.
+    pub(crate) committed: bool,
+    /// Of that model, if it was evaluated.
+    pub(crate) loss: Option<f64>,
+    pub(crate) accuracy: Option<f64>,
     /// How its draws are proven.
     pub(crate) draw_version: u32,
+}
+
+impl PastRound {
+    /// Whether the model that it made was evaluated.
+    pub(crate) fn is_evaluated(&self) -> bool {
+        self.committed && (self.loss.is_some() || self.accuracy.is_some())
+    }
+
+    /// The clients from which the coordinator selected the cohort, at its beginning or when no client had come; none where clients decide.
+    /// Clients that enrolled during the round were not available.
+    pub(crate) fn selected_from(&self, clients: u32) -> Option<Vec<bool>> {
+        let mut mask = self.present.clone()?;
+        for (place, &invited) in mask.iter_mut().zip(self.fallback.iter().flatten()) {
+            *place |= invited;
+        }
+        mask.resize(clients as usize, false);
+        Some(mask)
+    }
 }
 
 /// A client in a round, as an audit sees it.
@@ -40,6 +66,8 @@ pub(crate) struct PastJoin {
     pub(crate) outcome: String,
     pub(crate) draws: u32,
     pub(crate) proof: Option<Vec<u8>>,
+    /// How much it counted, if the round made a model.
+    pub(crate) weight: Option<f64>,
     /// Loss and training time of a report that was accepted.
     pub(crate) report: Option<(f64, f64)>,
 }
@@ -104,10 +132,19 @@ impl Ledger {
         self.db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|count| count.max(0) as u64)
     }
 
+    /// The rounds that were announced under other settings than the round before.
+    pub(crate) fn new_settings(&self) -> Result<BTreeSet<u64>> {
+        let mut query = self.db.prepare(
+            "SELECT next.round FROM rounds next JOIN rounds before ON before.round = next.round - 1
+             WHERE next.settings != before.settings",
+        )?;
+        query.query_map([], |row| row.get::<_, i64>(0).map(|round| round as u64))?.collect()
+    }
+
     /// The round of a number, if there is one.
     pub(crate) fn past_round(&self, round: u64) -> Result<Option<PastRound>> {
         let mut query = self.db.prepare_cached(
-            "SELECT round, interval, clients, seed, present, fallback, reported, settings, state, draw_version
+            "SELECT round, interval, clients, seed, present, fallback, reported, settings, state, draw_version, model, loss, accuracy
              FROM rounds WHERE round = ?1",
         )?;
         let found = query.query_row([round as i64], |row| {
@@ -123,6 +160,10 @@ impl Ledger {
                 reported: row.get::<_, i64>(6)? as u64,
                 settings: row.get::<_, u32>(7)? as usize,
                 draw_version: row.get(9)?,
+                model: row.get::<_, i64>(10)? as u64,
+                committed: row.get::<_, String>(8)? == "committed",
+                loss: row.get(11)?,
+                accuracy: row.get(12)?,
                 is_over: !["joining", "training"].contains(&row.get::<_, String>(8)?.as_str()),
             })
         });
@@ -132,7 +173,7 @@ impl Ledger {
     /// All clients that joined a round or asked to, by number.
     pub(crate) fn past_joins(&self, round: u64) -> Result<Vec<PastJoin>> {
         let mut query = self.db.prepare_cached(
-            "SELECT client, age, outcome, draws, proof, loss, seconds FROM joins WHERE round = ?1 ORDER BY client",
+            "SELECT client, age, outcome, draws, proof, loss, seconds, weight FROM joins WHERE round = ?1 ORDER BY client",
         )?;
         let row = |row: &Row<'_>| {
             let outcome: String = row.get(2)?;
@@ -144,6 +185,7 @@ impl Ledger {
                 outcome,
                 draws: row.get(3)?,
                 proof: row.get(4)?,
+                weight: row.get(7)?,
                 report,
             })
         };

@@ -23,6 +23,7 @@ pub(crate) use rows::{
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -151,6 +152,12 @@ impl Ledger {
             Ok(ModelRow { version: version as u64, file: row.get(1)?, sha256: row.get(2)? })
         };
         query.query_map([], row)?.collect()
+    }
+
+    /// The models that were found to be damaged.
+    pub(crate) fn damaged_models(&self) -> Result<BTreeSet<u64>> {
+        let mut query = self.db.prepare("SELECT version FROM models WHERE damaged = 1")?;
+        query.query_map([], |row| row.get::<_, i64>(0).map(|version| version as u64))?.collect()
     }
 
     /// Notes that a model cannot be used any more.
