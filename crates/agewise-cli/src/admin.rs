@@ -1,10 +1,10 @@
-//! `agewise coordinator enroll`, `list` and `revoke`: what an operator does with the state folder of a run, also while it runs.
+//! `agewise coordinator enroll`, `list`, `revoke` and `rollback`: what an operator does with the state folder of a run, also while it runs.
 
 use super::network::{TokenArgs, TrustArgs, block_on};
 use super::table::table;
 use super::{Failure, config, count, print, print_json};
 use agewise_core::Error;
-use agewise_server::coordinator::{Admin, ClientInfo};
+use agewise_server::coordinator::{Admin, ClientInfo, RollbackOutcome};
 use agewise_server::crypto::token::{Role, Token};
 use agewise_server::remote::{RemoteError, revoke};
 use clap::Args;
@@ -12,6 +12,7 @@ use serde_json::json;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
 pub(super) struct EnrollArgs {
@@ -67,6 +68,20 @@ pub(super) struct RevokeArgs {
     #[command(flatten)]
     token: TokenArgs,
 }
+
+#[derive(Debug, Args)]
+pub(super) struct RollbackArgs {
+    /// The first round whose model is not to be used any more
+    #[arg(value_name = "ROUND")]
+    round: u64,
+
+    /// The configuration of the coordinator
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// How long to wait for a coordinator that may run: it looks into the ledger four times a second, unless it is aggregating.
+const ROLLBACK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The admin of the run that a configuration is for.
 fn open(path: &Path) -> Result<Admin, Failure> {
@@ -186,6 +201,34 @@ pub(super) fn revoke_access(args: &RevokeArgs) -> Result<(), Failure> {
         (None, None) => return Err(Error::new("config", "", "a file").into()),
     };
     print(&format!("Revoked: {revoked}.\n"))
+}
+
+/// Goes back to the model with which a round began.
+pub(super) fn roll_back(args: &RollbackArgs) -> Result<(), Failure> {
+    let mut admin = open(&args.config)?;
+    let version = admin.roll_back(args.round)?;
+    let begun = Instant::now();
+    loop {
+        match admin.last_rollback()? {
+            Some(RollbackOutcome::Done { round }) => {
+                return print(&format!(
+                    "From round {round} on the run goes on with model {version}.\n"
+                ));
+            }
+            Some(RollbackOutcome::Refused { why }) => {
+                return Err(Failure::Io(format!(
+                    "the run does not go back to model {version}: {why}"
+                )));
+            }
+            Some(RollbackOutcome::Waiting) | None => {}
+        }
+        if begun.elapsed() > ROLLBACK_PATIENCE {
+            return print(&format!(
+                "The coordinator goes back to model {version} as soon as it can.\n"
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 impl From<RemoteError> for Failure {

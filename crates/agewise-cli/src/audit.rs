@@ -96,6 +96,9 @@ fn as_text(audited: &Audit) -> String {
             "fallback   {fallbacks} rounds in which no client had joined, and one was invited"
         );
     }
+    for (round, version) in &audited.rollbacks {
+        let _ = writeln!(text, "rollback   from round {round} on, to model {version}");
+    }
     let refused: Vec<String> =
         audited.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     if !refused.is_empty() {

@@ -1,6 +1,6 @@
 //! `agewise coordinator`: a run over the network.
 
-use super::admin::{EnrollArgs, ListArgs, RevokeArgs};
+use super::admin::{EnrollArgs, ListArgs, RevokeArgs, RollbackArgs};
 use super::data::DataDir;
 use super::network::{LogArgs, block_on, read, told_to_stop, warn_of_altered};
 use super::table::prose;
@@ -69,6 +69,8 @@ enum CoordinatorCommand {
     List(ListArgs),
     /// Revoke a client or a token, for good and at once
     Revoke(RevokeArgs),
+    /// Go back to the model with which a round began; ages, credits and seeds stay
+    Rollback(RollbackArgs),
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +91,7 @@ pub(crate) fn run(args: CoordinatorArgs) -> Result<(), Failure> {
         (Some(CoordinatorCommand::Enroll(args)), _) => admin::enroll(&args),
         (Some(CoordinatorCommand::List(args)), _) => admin::list(&args),
         (Some(CoordinatorCommand::Revoke(args)), _) => admin::revoke_access(&args),
+        (Some(CoordinatorCommand::Rollback(args)), _) => admin::roll_back(&args),
         (None, Some(path)) => serve(&path, args.resume, &args.place, &args.log),
         // clap asks for one of them.
         (None, None) => Err(Failure::BadInput("config: expected a file".to_string())),

@@ -11,4 +11,5 @@ mod disk;
 mod kills;
 mod ledger;
 mod processes;
+mod rollbacks;
 mod starts;

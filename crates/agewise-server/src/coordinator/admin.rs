@@ -5,11 +5,14 @@ use super::LEDGER;
 use super::error::CoordinatorError;
 use super::startup::{make_private, open_ledger};
 use super::storage::ledger::{Ledger, TokenRow};
+use super::storage::models::{FOLDER, is_as_written};
 use crate::crypto::token::{Role, Token};
 use crate::protocol::name::check_name;
 use agewise_core::Error;
 use serde::Serialize;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The most tokens that are made at once.
 const MOST_TOKENS: u64 = 1_000_000;
@@ -18,6 +21,24 @@ const MOST_TOKENS: u64 = 1_000_000;
 #[derive(Debug)]
 pub struct Admin {
     ledger: Ledger,
+    state: PathBuf,
+}
+
+/// What became of a rollback that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RollbackOutcome {
+    /// It was not done yet: the coordinator does it when it is started, or within a quarter of a second if it runs.
+    Waiting,
+    /// The run goes on with the model from this round on.
+    Done {
+        /// The first round after it.
+        round: u64,
+    },
+    /// It was not done.
+    Refused {
+        /// Why.
+        why: String,
+    },
 }
 
 /// A client that has enrolled.
@@ -52,7 +73,51 @@ impl Admin {
     /// The admin of the run in a state folder, which may be one that has not begun.
     pub fn open(state: &Path) -> Result<Self, CoordinatorError> {
         make_private(state)?;
-        Ok(Self { ledger: open_ledger(&state.join(LEDGER))? })
+        Ok(Self { ledger: open_ledger(&state.join(LEDGER))?, state: state.to_path_buf() })
+    }
+
+    /// Asks for the model with which a round began, so that what that round and all later ones made is not used any more. Returns the version
+    /// of the model. Ages, credits and seeds stay as they are: rounds are not played again.
+    pub fn roll_back(&mut self, round: u64) -> Result<u64, CoordinatorError> {
+        let kept = self.ledger.rounds_with_kept_models()?;
+        let newest = self.ledger.models()?.first().map(|model| model.version);
+        let Some((_, model)) = kept.iter().find(|(number, _)| *number == round) else {
+            let rounds: Vec<String> = kept.iter().map(|(number, _)| number.to_string()).collect();
+            let expected = match &rounds[..] {
+                [] => "a run with a round that has begun".to_string(),
+                rounds => format!(
+                    "a round whose first model is kept: {} (model.keep says how many are)",
+                    rounds.join(", ")
+                ),
+            };
+            return Err(Error::new("round", round, expected).into());
+        };
+        let version = model.version;
+        if newest == Some(version) {
+            let expected =
+                format!("a round before: the run is at model {version}, with which it began");
+            return Err(Error::new("round", round, expected).into());
+        }
+        let path = self.state.join(FOLDER).join(&model.file);
+        let bytes = fs::read(&path).map_err(CoordinatorError::file(&path))?;
+        if !is_as_written(&path, &bytes, &model.sha256) {
+            let what = format!("{}: expected the bytes that were written", path.display());
+            return Err(CoordinatorError::Corrupt(what));
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let asked = since.map_or(0, |since| since.as_millis() as i64);
+        self.ledger.ask_rollback(version, asked)?;
+        self.ledger.commit()?;
+        Ok(version)
+    }
+
+    /// What became of the last rollback that was asked for; `None` if there was none.
+    pub fn last_rollback(&self) -> Result<Option<RollbackOutcome>, CoordinatorError> {
+        Ok(self.ledger.last_rollback()?.map(|found| match found {
+            (Some(round), _) => RollbackOutcome::Done { round },
+            (None, Some(why)) => RollbackOutcome::Refused { why },
+            (None, None) => RollbackOutcome::Waiting,
+        }))
     }
 
     /// New tokens. They are shown here once; the ledger keeps what they can be recognised by.

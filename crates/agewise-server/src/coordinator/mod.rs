@@ -33,7 +33,7 @@ mod state_machine;
 mod storage;
 mod uploads;
 
-pub use admin::{Admin, ClientInfo, TokenInfo};
+pub use admin::{Admin, ClientInfo, RollbackOutcome, TokenInfo};
 pub use error::CoordinatorError;
 
 use crate::client::with_causes;

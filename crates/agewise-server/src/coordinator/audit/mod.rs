@@ -54,6 +54,8 @@ pub struct Audit {
     /// Rounds whose cohorts cannot be checked: the policy looks at sketches of updates, and only the last ones are kept.
     /// If there are any, a finding says so.
     pub unchecked: u64,
+    /// Rollbacks: the first round after each, and the model with which it went on.
+    pub rollbacks: Vec<(u64, u64)>,
     /// Weights that were computed again.
     pub weights: u64,
     /// Models that are kept, and have the bytes that were written.
@@ -129,6 +131,7 @@ pub fn audit_with(
             Ok(String::from_utf8_lossy(&value).into_owned())
         };
         let rounds = ledger.announced()?;
+        let rollbacks = ledger.rollbacks()?;
         let mut replay = Replay::new(ledger, &run, configs)?;
         for round in 0..rounds {
             replay.play(ledger, round)?;
@@ -149,6 +152,7 @@ pub fn audit_with(
             invited: counts.invited,
             fallbacks: counts.fallbacks,
             unchecked: counts.unchecked,
+            rollbacks: rollbacks.iter().map(|back| (back.round, back.version)).collect(),
             weights: counts.weights,
             models: counts.models,
             evaluations: counts.evaluations,

@@ -1,7 +1,7 @@
 //! The checks of what rounds made: weights, the models that are kept, and their evaluations.
 
-use super::AuditOptions;
 use super::replay::Replay;
+use super::{AuditOptions, Finding};
 use crate::coordinator::LEDGER;
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::Selection;
@@ -75,6 +75,19 @@ impl Replay {
 
     /// The model that a round trained: the newest one, unless that was found to be damaged.
     pub(super) fn check_trained(&mut self, round: &PastRound) {
+        while let Some(rollback) =
+            self.rollbacks.front().filter(|rollback| rollback.round <= round.round)
+        {
+            if rollback.version > rollback.round {
+                let what = format!(
+                    "the run went back to model {}, which was not made yet",
+                    rollback.version
+                );
+                self.findings.push(Finding { round: Some(rollback.round), client: None, what });
+            }
+            self.newest = rollback.version;
+            self.rollbacks.pop_front();
+        }
         let damaged = |version: u64| self.damaged.contains(&version);
         let expected =
             (0..=self.newest).rev().find(|&version| version == round.model || !damaged(version));

@@ -6,10 +6,10 @@ use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::{
     EnrolledClient, Selection, SelectionState, initial_ages, report,
 };
-use crate::coordinator::storage::ledger::{Ledger, PastClient, PastJoin, PastRound};
+use crate::coordinator::storage::ledger::{Ledger, PastClient, PastJoin, PastRound, Rollback};
 use crate::crypto::seed_chain::{RoundSeed, SeedCheck, narrow};
 use agewise_core::{Calibrator, EmptyCohort, Report};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How much was looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub(super) struct Replay {
     /// The newest model so far, and the models that were found to be damaged.
     pub(super) newest: u64,
     pub(super) damaged: BTreeSet<u64>,
+    /// The rollbacks to come.
+    pub(super) rollbacks: VecDeque<Rollback>,
     /// The first rounds with other settings than the round before.
     pub(super) new_settings: BTreeSet<u64>,
     pub(super) counts: Counts,
@@ -90,6 +92,7 @@ impl Replay {
             seeds: None,
             newest: 0,
             damaged: ledger.damaged_models()?,
+            rollbacks: ledger.rollbacks()?.into(),
             new_settings: ledger.new_settings()?,
             counts,
             findings: Vec::new(),

@@ -21,6 +21,16 @@ impl Driver {
         round: &Round<Aggregating>,
         now: Instant,
     ) -> Result<(), CoordinatorError> {
+        self.end_round_unless(round, now, None)
+    }
+
+    /// The same, or, if there is a reason to give the round up, its end without a model.
+    pub(super) fn end_round_unless(
+        &mut self,
+        round: &Round<Aggregating>,
+        now: Instant,
+        given_up: Option<String>,
+    ) -> Result<(), CoordinatorError> {
         let number = round.number();
         let reported = round.reported();
         let enough = reported as u64 >= self.deps.config.params.round.min_reports;
@@ -36,7 +46,10 @@ impl Driver {
         };
         let mut next = None;
         let begun = Instant::now();
-        let made = if enough {
+        let made = if given_up.is_some() {
+            end.note = given_up;
+            None
+        } else if enough {
             // The driver answers no call while this takes its time; the status says why.
             self.publish_as(State::Aggregating, round.selected(), reported);
             self.aggregate(round, &mut end)?

@@ -11,11 +11,12 @@ use crate::protocol::{EnrolReply, EnrolRequest, RevokeReply};
 use agewise_core::Error;
 
 impl Driver {
-    /// Reads clients and tokens again, if an operator has written to the ledger since the last time.
+    /// Reads clients and tokens again, and what else an operator asks for, if the ledger was written to since the last time.
     pub(super) fn refresh(&mut self) -> Result<(), CoordinatorError> {
         let version = self.deps.ledger.version()?;
         if version != self.ledger_version {
             self.read_access()?;
+            self.roll_back()?;
             self.ledger_version = version;
         }
         Ok(())

@@ -12,6 +12,7 @@ mod idle;
 mod joining;
 mod recovery;
 mod requests;
+mod rollback;
 pub(crate) mod round;
 #[cfg(test)]
 mod tests;

@@ -66,6 +66,8 @@ impl Driver {
         };
         driver.commit_to_seeds();
         driver.deps.ledger.commit()?;
+        driver.roll_back()?;
+        driver.deps.ledger.commit()?;
         driver.publish();
         tracing::info!(run = driver.run_name(), round = driver.round_number(), "ready");
         if driver.selection.clients() > 0 {
@@ -244,7 +246,7 @@ pub(crate) fn params_of(text: &str) -> Result<CoordinatorParams, CoordinatorErro
 }
 
 /// The newest model that is whole, with the state of its aggregator; the first model if there is none yet.
-fn load_model(
+pub(super) fn load_model(
     deps: &mut DriverDeps,
     warnings: &mut Vec<String>,
 ) -> Result<(Global, Box<dyn Aggregator>), CoordinatorError> {
@@ -256,7 +258,8 @@ fn load_model(
         deps.ledger.add_model(&row)?;
         return Ok((global, aggregator));
     }
-    let Newest { global, aggregator: state, damaged } = deps.models.newest(&rows)?;
+    let Newest { global, aggregator: state, damaged } =
+        deps.models.newest(&rows, deps.ledger.greatest_version()?)?;
     aggregator.load_state(state)?;
     for (version, why) in damaged {
         let used = global.version;

@@ -86,7 +86,12 @@ impl ModelStore {
     }
 
     /// The newest model that is whole, and what was wrong with those after it.
-    pub(crate) fn newest(&self, rows: &[ModelRow]) -> Result<Newest, CoordinatorError> {
+    /// `greatest` is the greatest version that the ledger has heard of.
+    pub(crate) fn newest(
+        &self,
+        rows: &[ModelRow],
+        greatest: Option<u64>,
+    ) -> Result<Newest, CoordinatorError> {
         let mut damaged = Vec::new();
         for row in rows {
             match self.read(row) {
@@ -101,7 +106,7 @@ impl ModelStore {
                 Err(error) => damaged.push((row.version, error.to_string())),
             }
         }
-        if let Some((version, checkpoint)) = self.newer(rows) {
+        if let Some((version, checkpoint)) = self.newer(greatest) {
             let global = Global::new(version, checkpoint.parameters);
             return Ok(Newest { global, aggregator: checkpoint.server, damaged });
         }
@@ -113,8 +118,8 @@ impl ModelStore {
 
     /// The first model after those of the ledger: a backup has the ledger of one moment and the models of a later one. The ledger has no
     /// checksum for it, but it has one of its own and has to be a model of this run.
-    fn newer(&self, rows: &[ModelRow]) -> Option<(u64, Checkpoint)> {
-        let last = rows.first()?.version;
+    fn newer(&self, greatest: Option<u64>) -> Option<(u64, Checkpoint)> {
+        let last = greatest?;
         let names = fs::read_dir(&self.folder).ok()?.flatten().map(|entry| entry.file_name());
         let version = |name: &std::ffi::OsString| {
             name.to_str()?.strip_suffix(".safetensors")?.parse::<u64>().ok()
@@ -128,7 +133,7 @@ impl ModelStore {
         })
     }
 
-    fn read(&self, row: &ModelRow) -> Result<Checkpoint, CoordinatorError> {
+    pub(crate) fn read(&self, row: &ModelRow) -> Result<Checkpoint, CoordinatorError> {
         let path = self.folder.join(&row.file);
         let bytes = fs::read(&path).map_err(CoordinatorError::file(&path))?;
         if let Some(moments) = written_by_0_1(&path, &bytes, &row.sha256) {
@@ -158,7 +163,10 @@ impl ModelStore {
 
     /// Removes all models but the last few. A file that cannot be removed is tried again next time.
     pub(crate) fn prune(&self, ledger: &mut Ledger) -> Result<(), CoordinatorError> {
-        for row in ledger.models()?.iter().skip(self.keep) {
+        let kept = ledger.models()?;
+        let oldest = kept.iter().take(self.keep).last().map_or(0, |row| row.version);
+        let aside = ledger.forgotten_by_rollbacks(oldest)?;
+        for row in kept.iter().skip(self.keep).chain(&aside) {
             let path = self.folder.join(&row.file);
             if fs::remove_file(&path).is_ok() || !path.exists() {
                 // Only 0.1 has written one.
@@ -239,14 +247,14 @@ mod tests {
             fs::write(path.join("00000007.server"), &moments).unwrap();
             let sha256 = Sha256::new().chain_update(&model).chain_update(&moments).finalize();
             let row = ModelRow { version: 7, file: file_name(7), sha256: sha256.to_vec() };
-            let read = store.newest(std::slice::from_ref(&row)).unwrap();
+            let read = store.newest(std::slice::from_ref(&row), Some(7)).unwrap();
             assert_eq!((read.global.version, &**read.global.values), (7, &[0.5, -2.0][..]));
             let named: AggregatorState =
                 names.into_iter().map(|(name, values)| (name.to_string(), values)).collect();
             assert_eq!(read.aggregator, named);
             // Another byte than those that were written.
             fs::write(path.join("00000007.server"), [&moments[..], &[0]].concat()).unwrap();
-            assert!(store.newest(&[row]).is_err());
+            assert!(store.newest(&[row], Some(7)).is_err());
         }
     }
 }

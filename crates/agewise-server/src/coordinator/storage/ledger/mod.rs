@@ -10,6 +10,7 @@ mod history;
 mod migrations;
 mod policy_state;
 mod queries;
+mod rollbacks;
 mod rounds;
 mod rows;
 
@@ -17,6 +18,7 @@ pub(crate) use access::{AccessRows, TokenRow};
 pub(crate) use history::{PastClient, PastJoin, PastRound};
 pub(crate) use migrations::{OLDEST, SCHEMA};
 pub(crate) use queries::{RefusedCall, RoundSummary, WaitingClient};
+pub(crate) use rollbacks::Rollback;
 pub(crate) use rows::{
     ClientRow, JoinRow, ModelRow, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow,
 };

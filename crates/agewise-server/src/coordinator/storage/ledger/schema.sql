@@ -124,5 +124,13 @@ CREATE TABLE IF NOT EXISTS models (
   version INTEGER PRIMARY KEY,                 -- rounds that are behind it
   file    TEXT NOT NULL,
   sha256  BLOB NOT NULL,
-  damaged INTEGER NOT NULL DEFAULT 0           -- 1: found to be damaged, and not used
+  damaged INTEGER NOT NULL DEFAULT 0           -- 1: found to be damaged, and not used; 2: set aside by a rollback
+);
+
+CREATE TABLE IF NOT EXISTS rollbacks (         -- to the model of an earlier round, as an operator has asked; what was promised stays
+  number  INTEGER PRIMARY KEY,
+  version INTEGER NOT NULL,                    -- the model that the run goes on with
+  asked   INTEGER NOT NULL,                    -- Unix milliseconds, for people
+  round   INTEGER,                             -- the first round that was announced after it; NULL: not done
+  refused TEXT                                 -- why it was not done
 );

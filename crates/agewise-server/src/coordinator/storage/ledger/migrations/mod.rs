@@ -43,6 +43,10 @@ const STEPS: &[Step] = &[
          CREATE TABLE key_owners (key BLOB PRIMARY KEY, client INTEGER NOT NULL) WITHOUT ROWID;
          INSERT INTO key_owners SELECT key, MIN(client) FROM keys GROUP BY key;",
     ),
+    // 5: going back to the model of an earlier round.
+    Step::Sql(
+        "CREATE TABLE rollbacks (number INTEGER PRIMARY KEY, version INTEGER NOT NULL, asked INTEGER NOT NULL, round INTEGER, refused TEXT);",
+    ),
 ];
 
 /// The newest version, which this program writes.
