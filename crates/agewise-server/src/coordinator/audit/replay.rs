@@ -51,8 +51,8 @@ pub(super) struct Replay {
     pub(super) reported: Vec<u64>,
     pub(super) intervals: Vec<f64>,
     pub(super) seeds: Option<SeedCheck>,
-    /// The newest model so far, and the models that were found to be damaged.
-    pub(super) newest: u64,
+    /// The models that the run can go on with, and those that were found to be damaged.
+    pub(super) made: BTreeSet<u64>,
     pub(super) damaged: BTreeSet<u64>,
     /// The rollbacks to come.
     pub(super) rollbacks: VecDeque<Rollback>,
@@ -90,7 +90,7 @@ impl Replay {
             reported: Vec::new(),
             intervals: Vec::new(),
             seeds: None,
-            newest: 0,
+            made: BTreeSet::from([0]),
             damaged: ledger.damaged_models()?,
             rollbacks: ledger.rollbacks()?.into(),
             new_settings: ledger.new_settings()?,

@@ -164,7 +164,7 @@ impl ModelStore {
     /// Removes all models but the last few. A file that cannot be removed is tried again next time.
     pub(crate) fn prune(&self, ledger: &mut Ledger) -> Result<(), CoordinatorError> {
         let kept = ledger.models()?;
-        let oldest = kept.iter().take(self.keep).last().map_or(0, |row| row.version);
+        let oldest = kept.iter().take(self.keep).next_back().map_or(0, |row| row.version);
         let aside = ledger.forgotten_by_rollbacks(oldest)?;
         for row in kept.iter().skip(self.keep).chain(&aside) {
             let path = self.folder.join(&row.file);
