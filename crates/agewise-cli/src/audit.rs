@@ -1,10 +1,11 @@
 //! `agewise audit`: does every cohort of a run follow from law, ages and seeds?
 
+use super::data::DataDir;
 use super::progress::Progress;
 use super::{Failure, print, print_json};
-use agewise_server::coordinator::audit::{Audit, AuditOptions, audit_with, settings};
+use agewise_server::coordinator::audit::{Audit, AuditOptions, RolledBack, audit_with, settings};
 use agewise_server::native::coordinator_task;
-use agewise_train::data::{folders, load};
+use agewise_train::data::load;
 use agewise_train::{NativeTask, Task, Threads};
 use clap::Args;
 use serde_json::json;
@@ -27,9 +28,8 @@ pub(crate) struct AuditArgs {
     #[arg(value_name = "RUN")]
     state: PathBuf,
 
-    /// A folder with data sets, looked into before AGEWISE_DATA and the default folder: kept models are evaluated on the run's test samples
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: DataDir,
 
     /// Print one JSON document instead of the text
     #[arg(long)]
@@ -40,7 +40,7 @@ pub(crate) struct AuditArgs {
 fn task(args: &AuditArgs) -> Result<NativeTask, Failure> {
     let params = settings(&args.state)?;
     let training = params.training.check()?;
-    let dataset = load(&params.model.data, &folders(args.data_dir.as_deref()))?;
+    let dataset = load(&params.model.data, &args.place.folders())?;
     Ok(coordinator_task(&params.model, training, dataset)?)
 }
 
@@ -87,7 +87,7 @@ fn as_text(audited: &Audit) -> String {
     );
     let _ = writeln!(
         text,
-        "computed   {} weights, {} kept models with their checksums, {} of them with loss and accuracy",
+        "computed   {} weights, {} kept models, {} of them evaluated",
         audited.weights, audited.models, audited.evaluations
     );
     if *fallbacks > 0 {
@@ -96,8 +96,8 @@ fn as_text(audited: &Audit) -> String {
             "fallback   {fallbacks} rounds in which no client had joined, and one was invited"
         );
     }
-    for (round, version) in &audited.rollbacks {
-        let _ = writeln!(text, "rollback   from round {round} on, to model {version}");
+    for RolledBack { round, model } in &audited.rollbacks {
+        let _ = writeln!(text, "rollback   from round {round} on, to model {model}");
     }
     let refused: Vec<String> =
         audited.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();

@@ -54,8 +54,8 @@ pub struct Audit {
     /// Rounds whose cohorts cannot be checked: the policy looks at sketches of updates, and only the last ones are kept.
     /// If there are any, a finding says so.
     pub unchecked: u64,
-    /// Rollbacks: the first round after each, and the model with which it went on.
-    pub rollbacks: Vec<(u64, u64)>,
+    /// Rollbacks, in order.
+    pub rollbacks: Vec<RolledBack>,
     /// Weights that were computed again.
     pub weights: u64,
     /// Models that are kept, and have the bytes that were written.
@@ -66,6 +66,15 @@ pub struct Audit {
     pub refused: Vec<(String, u64)>,
     /// Everything that does not follow from law, ages and seeds.
     pub findings: Vec<Finding>,
+}
+
+/// The run went back to an earlier model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RolledBack {
+    /// The first round after it.
+    pub round: u64,
+    /// The model with which it went on.
+    pub model: u64,
 }
 
 /// Something that should not be.
@@ -131,7 +140,9 @@ pub fn audit_with(
             Ok(String::from_utf8_lossy(&value).into_owned())
         };
         let rounds = ledger.announced()?;
-        let rollbacks = ledger.rollbacks()?;
+        let rollbacks = ledger.rollbacks()?.into_iter();
+        let rolled_back =
+            rollbacks.map(|back| RolledBack { round: back.round, model: back.version });
         let mut replay = Replay::new(ledger, &run, configs)?;
         for round in 0..rounds {
             replay.play(ledger, round)?;
@@ -152,7 +163,7 @@ pub fn audit_with(
             invited: counts.invited,
             fallbacks: counts.fallbacks,
             unchecked: counts.unchecked,
-            rollbacks: rollbacks.iter().map(|back| (back.round, back.version)).collect(),
+            rollbacks: rolled_back.collect(),
             weights: counts.weights,
             models: counts.models,
             evaluations: counts.evaluations,

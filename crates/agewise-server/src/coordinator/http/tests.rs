@@ -46,7 +46,7 @@ impl Scratch {
         for (client, name) in (0..).zip(names) {
             let row = ClientRow {
                 name: (*name).to_string(),
-                key: Identity::from_secret([7; 32]).public(),
+                key: Identity::from_secret([client as u8; 32]).public(),
                 key_since: 0,
                 samples: 10,
                 waiting_since: -2,
