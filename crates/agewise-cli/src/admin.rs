@@ -224,7 +224,7 @@ pub(super) fn roll_back(args: &RollbackArgs) -> Result<(), Failure> {
         }
         if begun.elapsed() > ROLLBACK_PATIENCE {
             return print(&format!(
-                "The coordinator goes back to model {version} as soon as it can.\n"
+                "The coordinator goes back to model {version}: soon if it runs, else when it is started with --resume.\n"
             ));
         }
         std::thread::sleep(Duration::from_millis(50));
