@@ -7,7 +7,7 @@ const CLIENTS: usize = 4;
 
 fn endless(name: &str, keep: u32) -> Deployment {
     let round = format!(
-        "policy = \"markov-optimal\"\nclients = {CLIENTS}\ncohort = 2\nrounds = 0\njoin_seconds = 0.2\nreport_seconds = 20.0"
+        "policy = \"markov-optimal\"\nclients = {CLIENTS}\ncohort = 2\nrounds = 0\njoin_seconds = 1.0\nreport_seconds = 20.0"
     );
     let site = Deployment::new(name, &round);
     site.change("\"softmax\"", &format!("\"softmax\"\nkeep = {keep}"));
@@ -67,7 +67,8 @@ fn a_run_goes_back_to_an_earlier_model_and_on() {
     assert_eq!(to, version);
     site.until_over(first + 2);
     assert_eq!(trained(&site, first), version);
-    assert_eq!(trained(&site, first + 1), first + 1);
+    let later = format!("SELECT COUNT(*) FROM rounds WHERE model > {first}");
+    until("a round with a later model", || site.ledger().number(&later) > 0);
     // Everything that was promised stays, and no round is played with a seed that was shown before.
     assert_eq!(credits(back + 2), kept);
     let ledger = site.ledger();
