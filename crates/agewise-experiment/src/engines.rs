@@ -29,7 +29,7 @@ const LONGEST_BLOCK: u64 = 32;
 /// Selected clients that may wait to be counted, at two bytes each; or as many as there are clients.
 const MOST_PENDING: u64 = 1 << 23;
 
-fn first_ages(spec: &SelectionSpec, policy: &dyn Policy) -> Vec<u64> {
+fn initial_ages(spec: &SelectionSpec, policy: &dyn Policy) -> Vec<u64> {
     let mut ages = match spec.policy.start() {
         Start::Stationary => policy.initial_ages(&spec.setting, spec.world.seed),
         Start::Cold => vec![0; spec.setting.clients() as usize],
@@ -60,7 +60,7 @@ impl Engine {
             return Ok((Self::Generic(Box::new(Generic::new(selector, everyone, warmup))), counts));
         };
         let everyone = spec.everyone()?;
-        let ages = first_ages(spec, &*policy);
+        let ages = initial_ages(spec, &*policy);
         let counts = ages.iter().copied().collect();
         let weighing = Weighing {
             by_size: weighting == Weighting::DataSize && !everyone.sizes().are_equal(),

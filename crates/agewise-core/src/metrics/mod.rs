@@ -7,7 +7,7 @@
 //! | metric | accumulator |
 //! |---|---|
 //! | X: rounds between two selections, peak age | [`Intervals`] |
-//! | Y: selections in a window, for many T at once | [`Windows`] |
+//! | Y: selections in a window, for many T at once | [`ParticipationWindows`] |
 //! | Sigma and the covariance of the weights | [`WeightMoments`] |
 //! | cohort size | [`CohortSizes`] |
 //! | Jain's index, never selected | [`Load`] |
@@ -29,7 +29,7 @@ pub use intervals::Intervals;
 pub use load::Load;
 pub use participation::{Participation, ParticipationSummary};
 pub use weight_moments::{MeanWeights, WeightMoments};
-pub use windows::{WindowTally, Windows};
+pub use windows::{ParticipationWindows, WindowTally};
 
 /// n E\[x^2\] - (sum x)^2 in whole numbers, so that a small variance of large numbers keeps its digits.
 fn variance_of(count: u128, sum: u128, sum_of_squares: u128) -> f64 {

@@ -1,6 +1,6 @@
 //! All metrics of one run.
 
-use super::{CoParticipation, CohortSizes, Intervals, Load, WeightMoments, Windows};
+use super::{CoParticipation, CohortSizes, Intervals, Load, ParticipationWindows, WeightMoments};
 use crate::ages::Ages;
 use crate::error::{Error, Result};
 use crate::selector::Cohort;
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 /// Watches a run, round by round.
 ///
-/// It keeps 8 bytes for the weights and 4 for the count of each client, and what [`Windows`] needs. It can be stored
+/// It keeps 8 bytes for the weights and 4 for the count of each client, and what [`ParticipationWindows`] needs. It can be stored
 /// and read back; [`Self::resume`] checks that what was read fits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Participation {
     rounds: u64,
     intervals: Intervals,
     cohort_sizes: CohortSizes,
-    windows: Windows,
+    windows: ParticipationWindows,
     weights: WeightMoments,
     /// Sums of the total weight of a round and of its square, for the covariance.
     total_weight: (f64, f64),
@@ -69,7 +69,7 @@ impl Participation {
             rounds: 0,
             intervals: Intervals::default(),
             cohort_sizes: CohortSizes::default(),
-            windows: Windows::new(clients, window_lengths),
+            windows: ParticipationWindows::new(clients, window_lengths),
             weights: WeightMoments::new(u64::from(clients)),
             total_weight: (0.0, 0.0),
             pairs: CoParticipation::new(clients),

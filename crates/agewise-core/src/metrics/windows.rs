@@ -75,7 +75,7 @@ impl WindowTally {
 
 /// The tallies of several window lengths, with the counters of all clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Windows {
+pub struct ParticipationWindows {
     tallies: Vec<WindowTally>,
     /// For each client its selections in the present window of each length; valid as of its last one.
     counts: Vec<u32>,
@@ -83,7 +83,7 @@ pub struct Windows {
     last: Vec<u64>,
 }
 
-impl Windows {
+impl ParticipationWindows {
     /// Windows of these lengths for so many clients; lengths of 0 are left out.
     pub fn new(clients: u32, lengths: &[u32]) -> Self {
         let lengths = lengths.iter().filter(|&&length| length > 0);
@@ -143,7 +143,7 @@ mod tests {
             chance.wins(Draws::new(Seed(5), Stream::DRAW, round).of(u64::from(client)))
         };
         let lengths = [1, 3, 7, 10, 50, 51];
-        let mut windows = Windows::new(clients, &lengths);
+        let mut windows = ParticipationWindows::new(clients, &lengths);
         for round in 0..rounds {
             for client in (0..clients).filter(|&client| selected(client, round)) {
                 windows.record(client, round);

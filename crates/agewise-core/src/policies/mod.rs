@@ -10,6 +10,7 @@ mod active;
 mod age_herding;
 mod clustered;
 mod divfl;
+mod hierarchical;
 mod law_policy;
 mod markov_custom;
 mod markov_linear;
@@ -26,7 +27,6 @@ mod simd;
 #[cfg(test)]
 mod test_support;
 mod vectors;
-mod ward;
 
 /// Every policy, in the order in which they are listed.
 pub const POLICIES: &[PolicyEntry] = &[

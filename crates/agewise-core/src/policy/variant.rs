@@ -85,12 +85,6 @@ impl PolicyVariant {
         Self { weighting, ..self }
     }
 
-    /// The same under another name.
-    #[must_use]
-    pub fn with_name(self, name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..self }
-    }
-
     /// The name that tables, figures and errors use.
     pub fn name(&self) -> &str {
         &self.name

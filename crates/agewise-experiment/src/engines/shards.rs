@@ -43,14 +43,14 @@ impl<S: ClientShard> Shards<S> {
         world: World,
         weighing: Weighing,
         warmup: u64,
-        first_ages: Vec<u64>,
+        initial_ages: Vec<u64>,
     ) -> Self {
-        let first_clients = first_ages.len() as u32;
-        let shards = first_ages.par_chunks(SHARD as usize).enumerate();
+        let first_clients = initial_ages.len() as u32;
+        let shards = initial_ages.par_chunks(SHARD as usize).enumerate();
         let mut each: Vec<S> =
             shards.map(|(index, ages)| S::new(index as u32 * SHARD, ages)).collect();
         // Counters take as much memory as the first ages, which are not needed any more.
-        drop(first_ages);
+        drop(initial_ages);
         each.par_iter_mut().for_each(|shard| {
             shard.clients_mut().start_counters();
             shard.clients_mut().start_memory(&world);

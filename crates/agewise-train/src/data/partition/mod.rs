@@ -12,7 +12,7 @@ pub use distribution::PartitionDistribution;
 pub use summary::{PartitionSummary, Spread};
 
 use super::images::Images;
-use agewise_core::{Error, Result, Seed, SizeDistribution, Sizes};
+use agewise_core::{Error, Result, Seed, SizeDistribution};
 
 /// How images are to be shared; [`PartitionParams::check`] says whether that is possible.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -135,11 +135,6 @@ impl Partition {
     /// How many images each client has.
     pub fn sizes(&self) -> Vec<usize> {
         self.clients.iter().map(Vec::len).collect()
-    }
-
-    /// The sizes as the core takes them.
-    pub fn core_sizes(&self) -> Result<Sizes> {
-        Sizes::new(self.clients.iter().map(|indices| indices.len() as f64).collect())
     }
 
     /// How many images of each class each client has.
