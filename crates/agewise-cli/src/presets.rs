@@ -53,12 +53,13 @@ fn entry(preset: &Preset, cost: &Cost) -> serde_json::Value {
     })
 }
 
-/// A time for people.
+/// A time for people, with two digits.
 fn seconds(seconds: f64) -> String {
-    match seconds {
-        s if s < 0.1 => format!("{:.0} ms", 1e3 * s),
-        s if s < 100.0 => format!("{s:.1} s"),
-        s if s < 6_000.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3_600.0),
-    }
+    let (value, unit) = match seconds {
+        s if s < 0.1 => (s * 1e3, "ms"),
+        s if s < 100.0 => (s, "s"),
+        s if s < 3_600.0 => (s / 60.0, "min"),
+        s => (s / 3_600.0, "h"),
+    };
+    format!("{value:.*} {unit}", usize::from(value < 10.0))
 }

@@ -28,8 +28,9 @@ pub(crate) fn table<C: ToString, R: IntoIterator<Item = C>>(
     let columns = columns.into_iter().map(|column| column.to_string()).collect::<Vec<_>>();
     let cells = |row: R| row.into_iter().map(|cell| cell.to_string()).collect();
     let rows: Vec<Vec<String>> = rows.into_iter().map(cells).collect();
+    let numbers: Vec<usize> = numbers.into_iter().collect();
     let width = terminal_width();
-    match column_widths(&columns, &rows, width) {
+    match column_widths(&columns, &numbers, &rows, width) {
         Some(widths) => drawn(&columns, numbers, &rows, &widths),
         None => blocks(&columns, &rows, width),
     }
@@ -41,13 +42,21 @@ fn cell_widths(cell: &str) -> (usize, usize) {
     (cell.chars().count(), longest.unwrap_or(0))
 }
 
-/// The width of each column in a table that fits, with as few lines as that takes and without a broken word. Nothing if
-/// that is not possible.
-fn column_widths(columns: &[String], rows: &[Vec<String>], width: usize) -> Option<Vec<usize>> {
+/// The width of each column in a table that fits, with as few lines as that takes and without a broken word or number.
+/// Nothing if that is not possible.
+fn column_widths(
+    columns: &[String],
+    numbers: &[usize],
+    rows: &[Vec<String>],
+    width: usize,
+) -> Option<Vec<usize>> {
     let of = |place: usize| {
-        let cells = rows.iter().filter_map(move |row| row.get(place)).chain(columns.get(place));
-        let widths = cells.map(|cell| cell_widths(cell));
-        widths.fold((0, 0), |(whole, word), cell| (whole.max(cell.0), word.max(cell.1)))
+        let cells = rows.iter().filter_map(|row| row.get(place)).map(|cell| cell_widths(cell));
+        // A number and its unit stay together.
+        let cells =
+            cells.map(|(whole, word)| (whole, if numbers.contains(&place) { whole } else { word }));
+        let all = cells.chain(columns.get(place).map(|heading| cell_widths(heading)));
+        all.fold((0, 0), |(whole, word), cell| (whole.max(cell.0), word.max(cell.1)))
     };
     let (mut widths, least): (Vec<usize>, Vec<usize>) = (0..columns.len()).map(of).unzip();
     // Two borders, and a space at each side of a cell with another one between two cells.
@@ -298,7 +307,7 @@ mod tests {
             ["round-robin", "ahead, punctual", "the next clients in order: as balanced as can be"];
         let rows = [row.map(str::to_string).to_vec()];
         for width in 50..90 {
-            let text = match column_widths(&columns, &rows, width) {
+            let text = match column_widths(&columns, &[], &rows, width) {
                 Some(widths) => drawn(&columns, [], &rows, &widths),
                 None => panic!("there is room at {width}"),
             };
@@ -308,7 +317,7 @@ mod tests {
                 assert!(words.contains(&word), "{width}: {word} in {text}");
             }
         }
-        assert_eq!(column_widths(&columns, &rows, 30), None);
+        assert_eq!(column_widths(&columns, &[], &rows, 30), None);
         assert_eq!(
             blocks(&columns, &rows, 36),
             "round-robin\n  options       ahead, punctual\n  what it does  the next clients in\n                order: as balanced\n                as can be"
