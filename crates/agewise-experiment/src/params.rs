@@ -130,21 +130,13 @@ pub struct TrainingParams {
 impl Default for ExperimentParams {
     /// The paper's load-balancing experiment, with our policies beside its own; nothing is trained.
     fn default() -> Self {
-        let policies = [
-            "random",
-            "probabilistic",
-            "markov-optimal",
-            "markov-linear",
-            "oldest-first",
-            "phased",
-        ];
         Self {
             clients: 100,
             cohort: 15,
             max_age: 10,
             rounds: 1_000,
             warmup: 0,
-            policies: policies.map(str::to_string).to_vec(),
+            policies: usual_policies("phased"),
             baseline: None,
             weighting: None,
             start: Start::default(),
@@ -161,28 +153,24 @@ impl Default for ExperimentParams {
     }
 }
 
+/// What both kinds of experiments compare, and one more.
+fn usual_policies(last: &str) -> Vec<String> {
+    let first = ["random", "probabilistic", "markov-optimal", "markov-linear", "oldest-first"];
+    first.into_iter().chain([last]).map(str::to_string).collect()
+}
+
 impl ExperimentParams {
     /// The default comparison by training: two minutes on the embedded digits.
     pub fn comparison() -> Self {
-        let policies = [
-            "random",
-            "probabilistic",
-            "markov-optimal",
-            "markov-linear",
-            "oldest-first",
-            "age-herding",
-        ];
         Self {
             rounds: 100,
-            policies: policies.map(str::to_string).to_vec(),
+            policies: usual_policies("age-herding"),
             seeds: 12,
             training: Some(TrainingParams::default()),
             ..Self::default()
         }
     }
-}
 
-impl ExperimentParams {
     /// The same with further policies behind those that there are.
     #[must_use]
     pub fn with_more_policies(mut self, more: impl IntoIterator<Item = String>) -> Self {
