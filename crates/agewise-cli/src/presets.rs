@@ -53,7 +53,7 @@ fn entry(preset: &Preset, cost: &Cost) -> serde_json::Value {
     })
 }
 
-/// A time for people, with two digits.
+/// A time for people, with two digits; of minutes, whole ones.
 fn seconds(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 0.1 => (s * 1e3, "ms"),
@@ -61,5 +61,6 @@ fn seconds(seconds: f64) -> String {
         s if s < 3_600.0 => (s / 60.0, "min"),
         s => (s / 3_600.0, "h"),
     };
-    format!("{value:.*} {unit}", usize::from(value < 10.0))
+    let has_decimal = value < 10.0 && unit != "min";
+    format!("{value:.*} {unit}", usize::from(has_decimal))
 }

@@ -266,7 +266,7 @@ fn count(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agewise_core::metrics::Windows;
+    use agewise_core::metrics::ParticipationWindows;
     use agewise_core::{Chance, Draws, Seed, Stream};
 
     #[test]
@@ -283,7 +283,7 @@ mod tests {
             let chance = Chance::new(p);
             let mut counters = vec![Counters::default(); clients as usize];
             let mut packed = windows(u64::from(clients));
-            let mut plain = Windows::new(clients, &WINDOW_LENGTHS);
+            let mut plain = ParticipationWindows::new(clients, &WINDOW_LENGTHS);
             let mut last = vec![-1i64; clients as usize];
             for round in 0..rounds {
                 let draws = Draws::new(Seed(1), Stream::DRAW, round);

@@ -228,5 +228,5 @@ fn digits_are_shared() {
     let digits = embedded_digits().unwrap();
     let partition = split(&digits.train, "dirichlet:0.3", "zipf:2", 20, 0);
     assert_eq!(partition.summary().images, 6_000);
-    assert_eq!(partition.sizes().iter().sum::<u64>(), 6_000);
+    assert_eq!(partition.sizes().iter().sum::<usize>(), 6_000);
 }
