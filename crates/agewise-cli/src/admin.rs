@@ -1,4 +1,4 @@
-//! `agewise coordinator enroll`, `list`, `revoke` and `rollback`: what an operator does with the state folder of a run, also while it runs.
+//! `agewise coordinator enroll`, `list`, `reinstate`, `revoke` and `rollback`: what an operator does with the state folder of a run, also while it runs.
 
 use super::network::{TokenArgs, TrustArgs, block_on};
 use super::table::table;
@@ -46,6 +46,17 @@ pub(super) struct ListArgs {
     /// Print one JSON document instead of the tables
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReinstateArgs {
+    /// The name of a client that is suspended (see list)
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// The configuration of the coordinator
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -167,8 +178,10 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     let mut text = String::new();
     if !clients.is_empty() {
         let rows = clients.iter().map(|client| {
-            let ClientInfo { client, name, key, revoked } = client;
-            [client.to_string(), name.clone(), key.clone(), state(*revoked, "enrolled")]
+            let ClientInfo { client, name, key, revoked, suspended, failures: _ } = client;
+            let suspended = suspended.as_ref().map(|why| format!("suspended: {why}"));
+            let otherwise = suspended.as_deref().unwrap_or("enrolled");
+            [client.to_string(), name.clone(), key.clone(), state(*revoked, otherwise)]
         });
         text = format!("{}\n", table(["client", "name", "key", "state"], [0], rows));
     }
@@ -185,6 +198,12 @@ pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
         text = format!("{text}{tokens}\n");
     }
     print(&text)
+}
+
+/// Lifts the suspension of a client.
+pub(super) fn reinstate(args: &ReinstateArgs) -> Result<(), Failure> {
+    open(&args.config)?.reinstate(&args.name)?;
+    print(&format!("Reinstated: client {}.\n", args.name))
 }
 
 /// Revokes a client or a token.

@@ -1,6 +1,6 @@
 //! `agewise coordinator`: a run over the network.
 
-use super::admin::{EnrollArgs, ListArgs, RevokeArgs, RollbackArgs};
+use super::admin::{EnrollArgs, ListArgs, ReinstateArgs, RevokeArgs, RollbackArgs};
 use super::data::DataDir;
 use super::network::{LogArgs, block_on, read, told_to_stop, warn_of_altered};
 use super::table::prose;
@@ -67,6 +67,8 @@ enum CoordinatorCommand {
     Enroll(EnrollArgs),
     /// Show the clients and the tokens of a run
     List(ListArgs),
+    /// Let a client take part again that was suspended after too many failures
+    Reinstate(ReinstateArgs),
     /// Revoke a client or a token, for good and at once
     Revoke(RevokeArgs),
     /// Go back to the model with which a round began; ages, credits and seeds stay
@@ -90,6 +92,7 @@ pub(crate) fn run(args: CoordinatorArgs) -> Result<(), Failure> {
         (Some(CoordinatorCommand::Init(init)), _) => write_example(&init),
         (Some(CoordinatorCommand::Enroll(args)), _) => admin::enroll(&args),
         (Some(CoordinatorCommand::List(args)), _) => admin::list(&args),
+        (Some(CoordinatorCommand::Reinstate(args)), _) => admin::reinstate(&args),
         (Some(CoordinatorCommand::Revoke(args)), _) => admin::revoke_access(&args),
         (Some(CoordinatorCommand::Rollback(args)), _) => admin::roll_back(&args),
         (None, Some(path)) => serve(&path, args.resume, &args.place, &args.log),

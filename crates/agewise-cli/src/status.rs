@@ -97,14 +97,15 @@ fn as_text(reply: &StatusReply) -> String {
         return text;
     }
     let rows = reply.history.iter().map(|round| {
-        let outcome = match (round.committed, round.forced) {
-            (true, false) => "committed",
-            (true, true) => "committed, forced",
-            (false, _) => "abandoned",
+        let outcome = match (round.outcome.as_str(), round.committed) {
+            ("", true) => "committed",
+            ("", false) => "abandoned",
+            (outcome, _) => outcome,
         };
+        let forced = if round.forced { ", forced" } else { "" };
         [
             round.round.to_string(),
-            outcome.to_string(),
+            format!("{outcome}{forced}"),
             round.available.to_string(),
             round.selected.to_string(),
             round.reported.to_string(),
@@ -137,6 +138,8 @@ fn as_json(reply: &StatusReply) -> serde_json::Value {
             json!({
                 "round": round.round,
                 "committed": round.committed,
+                "outcome": round.outcome,
+                "note": round.note,
                 "forced": round.forced,
                 "available": round.available,
                 "selected": round.selected,

@@ -25,6 +25,6 @@ pub mod test_support;
 pub mod tls;
 
 pub use config::{
-    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, LimitParams, ModelParams,
-    RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
+    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, LimitParams, MaxNorm,
+    ModelParams, RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
 };

@@ -6,6 +6,7 @@ use agewise_train::task::{PartitionKey, TaskDescription, TrainJob};
 use agewise_train::{Evaluation, Task};
 
 type Train = dyn Fn(&TrainJob, &mut [f32]) -> Result<()> + Send + Sync;
+type Evaluate = dyn Fn(&[f32]) -> Evaluation + Send + Sync;
 
 /// A model that is only numbers, all of them 0 at first, and training that is any function.
 pub struct Numbers {
@@ -13,12 +14,15 @@ pub struct Numbers {
     samples: u64,
     loss: f64,
     train: Box<Train>,
+    evaluate: Box<Evaluate>,
 }
 
 impl Numbers {
     /// So many numbers, which training leaves as they are.
     pub fn new(parameters: usize) -> Self {
-        Self { parameters, samples: 1, loss: 1.0, train: Box::new(|_, _| Ok(())) }
+        let train = Box::new(|_: &TrainJob, _: &mut [f32]| Ok(()));
+        let evaluate = Box::new(|_: &[f32]| Evaluation::default());
+        Self { parameters, samples: 1, loss: 1.0, train, evaluate }
     }
 
     /// The same for a client with so many samples, and this loss in every round.
@@ -34,6 +38,17 @@ impl Numbers {
         train: impl Fn(&TrainJob, &mut [f32]) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
         Self { train: Box::new(train), ..self }
+    }
+}
+
+impl Numbers {
+    /// The same with test samples; without this there are none.
+    #[must_use]
+    pub fn with_evaluation(
+        self,
+        evaluate: impl Fn(&[f32]) -> Evaluation + Send + Sync + 'static,
+    ) -> Self {
+        Self { evaluate: Box::new(evaluate), ..self }
     }
 }
 
@@ -56,8 +71,8 @@ impl Task for Numbers {
         Ok(LocalReport { steps: 1, samples, loss, mean_square: loss * loss })
     }
 
-    fn evaluate(&self, _: &[f32], _: usize) -> Result<Evaluation> {
-        Ok(Evaluation::default())
+    fn evaluate(&self, parameters: &[f32], _: usize) -> Result<Evaluation> {
+        Ok((self.evaluate)(parameters))
     }
 
     fn describe(&self) -> TaskDescription {

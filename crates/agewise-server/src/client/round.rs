@@ -36,6 +36,11 @@ impl Session {
                 return Ok(());
             };
             let won = self.draw(announcement, age)?;
+            let back_off = announcement.back_off.clone().unwrap_or_default();
+            let waits = back_off.eligible_from > round || !back_off.suspended.is_empty();
+            if waits && !announcement.invited {
+                return Ok(());
+            }
             if !announcement.invited && won.is_none() {
                 return Ok(());
             }

@@ -1,7 +1,9 @@
 //! The configuration of a coordinator: parameters from a file, and their checked form.
 
+mod max_norm;
 mod params;
 
+pub use max_norm::MaxNorm;
 pub use params::{
     AccessParams, CoordinatorParams, DrawSource, LimitParams, ModelParams, RoundParams, TlsParams,
     UpdateParams,
@@ -54,6 +56,8 @@ pub struct CoordinatorConfig {
     pub aggregation: Aggregation,
     /// The most clients of a round.
     pub max_cohort: usize,
+    /// The fewest reports from which a model is made.
+    pub min_reports: usize,
     /// Whether the policy looks at sketches of updates.
     pub needs_sketches: bool,
 }
@@ -120,23 +124,37 @@ impl CoordinatorParams {
             let expected = "at least twice the cohort, as calibration has to see who comes";
             return Err(Error::new("round.max_cohort", max_cohort, expected));
         }
-        if !(1..=max_cohort).contains(&round.min_reports) {
-            let expected = format!("from 1 to the largest cohort, {max_cohort}");
+        if round.min_reports > max_cohort {
+            let expected = format!("from 1 to the largest cohort, {max_cohort}, or 0 for 2");
             return Err(Error::new("round.min_reports", round.min_reports, expected));
+        }
+        let min_reports = round.fewest_reports();
+        let goal = round.goal_reports;
+        if goal != 0 && !(min_reports..=max_cohort).contains(&goal) {
+            let expected = format!(
+                "from min_reports, {min_reports}, to the largest cohort, {max_cohort}, or 0 for all"
+            );
+            return Err(Error::new("round.goal_reports", goal, expected));
         }
         if !(1..=1_000).contains(&self.model.keep) {
             return Err(Error::new("model.keep", self.model.keep, "from 1 to 1000 models"));
         }
-        let UpdateParams { max_norm, memory_mib } = self.updates;
-        if !(max_norm.is_finite() && max_norm >= 0.0) {
-            let expected = "a number above 0, or 0 for no bound";
-            return Err(Error::new("updates.max_norm", max_norm, expected));
+        if !(0.0..1.0).contains(&self.model.collapse) {
+            let expected = "a share from 0, for off, to below 1";
+            return Err(Error::new("model.collapse", self.model.collapse, expected));
         }
+        let UpdateParams { max_norm, memory_mib } = self.updates;
+        max_norm.check()?;
         if !(1..=1 << 20).contains(&memory_mib) {
             return Err(Error::new("updates.memory_mib", memory_mib, "from 1 to 1048576"));
         }
-        let aggregation =
-            Aggregation::from_params(self.aggregation).map_err(inside("aggregation"))?;
+        let full_reports = match self.aggregation.full_reports {
+            0 if goal > 0 => round.cohort.min(goal),
+            0 => round.cohort,
+            given => given,
+        };
+        let aggregation = AggregationParams { full_reports, ..self.aggregation };
+        let aggregation = Aggregation::from_params(aggregation).map_err(inside("aggregation"))?;
         let training = self.training.check().map_err(inside("training"))?;
         let max_cohort = max_cohort as usize;
         let needs_sketches = built.needs().update_sketches;
@@ -147,6 +165,7 @@ impl CoordinatorParams {
             training,
             aggregation,
             max_cohort,
+            min_reports: min_reports as usize,
             needs_sketches,
         })
     }
@@ -155,6 +174,7 @@ impl CoordinatorParams {
     pub(crate) fn setting_params(&self, clients: u64) -> SettingParams {
         SettingParams {
             empty_cohort: self.round.empty_cohort,
+            backoff: self.round.backoff,
             ..SettingParams::new(clients, self.round.cohort, self.round.max_age)
         }
     }
@@ -241,6 +261,14 @@ impl CoordinatorConfig {
             }
             None => self.aggregation.name().to_string(),
         }
+    }
+
+    /// The fewest reports from which a model of a round is made. A client that was forced moves the model by its share, and is enough then.
+    pub(crate) fn needed_reports(&self, is_forced: bool) -> usize {
+        let is_one_of_many =
+            self.aggregation.params().is_some_and(|params| params.full_reports > 1);
+        let own = self.params.round.min_reports == 0;
+        if is_forced && is_one_of_many && own { 1 } else { self.min_reports }
     }
 
     /// The policy as clients are told.

@@ -1,5 +1,6 @@
 //! Parameters as they are written in a file, not checked yet, and their defaults.
 
+use super::MaxNorm;
 use agewise_core::{EmptyCohort, Start, Weighting};
 use agewise_train::aggregation::AggregationParams;
 use agewise_train::data::PixelScale;
@@ -111,8 +112,16 @@ pub struct RoundParams {
     pub cohort: u64,
     /// The most clients of a round; further ones are told that it is full. 0: twice the cohort.
     pub max_cohort: u64,
-    /// The fewest reports from which a model is made.
+    /// The fewest reports from which a model is made. 0: two, or one where the cohort is one. A client that was forced is enough where
+    /// `aggregation.full_reports` lets it move the model by its share.
     pub min_reports: u64,
+    /// A round ends as soon as so many have reported, once joining is over; 0: when every member has reported or failed. With a larger
+    /// cohort than that more clients are selected than are needed, and the slowest are not waited for.
+    pub goal_reports: u64,
+    /// Whether a client that fails again and again has to wait, longer after each failure in a row.
+    pub backoff: bool,
+    /// After so many failures in a row a client is suspended until an operator reinstates it; 0: never.
+    pub suspend_after: u64,
     /// The age at which laws saturate.
     pub max_age: u64,
     /// How long clients may join.
@@ -152,6 +161,8 @@ pub struct ModelParams {
     pub pixels: PixelScale,
     /// Rounds from one evaluation to the next; 0: never.
     pub eval_every: u64,
+    /// A model is not committed if its test accuracy is below this share of that of the model before. 0: any accuracy will do.
+    pub collapse: f64,
     /// How many models are kept.
     pub keep: u64,
 }
@@ -160,8 +171,8 @@ pub struct ModelParams {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateParams {
-    /// An update farther from the global model is refused. 0: off.
-    pub max_norm: f64,
+    /// An update farther from the global model is refused.
+    pub max_norm: MaxNorm,
     /// Memory for aggregating them, in MiB.
     pub memory_mib: u64,
 }
@@ -181,7 +192,8 @@ impl Default for CoordinatorParams {
             model: ModelParams::default(),
             training: LocalTrainingParams::default(),
             updates: UpdateParams::default(),
-            aggregation: AggregationParams::default(),
+            // Whoever is alone in a round is one of many: 0 is for the cohort.
+            aggregation: AggregationParams { full_reports: 0, ..AggregationParams::default() },
         }
     }
 }
@@ -213,7 +225,10 @@ impl Default for RoundParams {
             clients: 20,
             cohort: 5,
             max_cohort: 0,
-            min_reports: 1,
+            min_reports: 0,
+            goal_reports: 0,
+            backoff: true,
+            suspend_after: 8,
             max_age: 10,
             join_seconds: 2.0,
             report_seconds: 120.0,
@@ -230,6 +245,13 @@ impl Default for RoundParams {
     }
 }
 
+impl RoundParams {
+    /// The fewest reports from which a model is made.
+    pub(crate) fn fewest_reports(&self) -> u64 {
+        if self.min_reports == 0 { self.cohort.min(2) } else { self.min_reports }
+    }
+}
+
 impl Default for ModelParams {
     fn default() -> Self {
         Self {
@@ -237,6 +259,7 @@ impl Default for ModelParams {
             data: "digits".to_string(),
             pixels: PixelScale::default(),
             eval_every: 1,
+            collapse: 0.3,
             keep: 3,
         }
     }
@@ -244,6 +267,6 @@ impl Default for ModelParams {
 
 impl Default for UpdateParams {
     fn default() -> Self {
-        Self { max_norm: 0.0, memory_mib: 256 }
+        Self { max_norm: MaxNorm::default(), memory_mib: 256 }
     }
 }

@@ -10,6 +10,7 @@ use crate::crypto::token::{Role, Token};
 use crate::protocol::name::check_name;
 use agewise_core::Error;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -52,6 +53,10 @@ pub struct ClientInfo {
     pub key: String,
     /// Whether it was revoked.
     pub revoked: bool,
+    /// Failures in a row since it was last credited.
+    pub failures: u32,
+    /// Why it is suspended, if it is.
+    pub suspended: Option<String>,
 }
 
 /// A token, without its secret.
@@ -148,11 +153,14 @@ impl Admin {
 
     /// The clients, by number.
     pub fn clients(&self) -> Result<Vec<ClientInfo>, CoordinatorError> {
+        let mut suspended: BTreeMap<u32, String> = self.ledger.suspended()?.into_iter().collect();
         let row = |(client, row): (u32, super::storage::ledger::ClientRow)| ClientInfo {
             client,
             name: row.name,
             key: format!("{:?}", row.key),
             revoked: row.revoked,
+            failures: row.failures,
+            suspended: suspended.remove(&client),
         };
         Ok((0..).zip(self.ledger.clients()?).map(row).collect())
     }
@@ -167,6 +175,15 @@ impl Admin {
             revoked,
         };
         Ok(self.ledger.tokens()?.into_iter().map(row).collect())
+    }
+
+    /// Lifts the suspension of a client. It takes part from the next round on, and is suspended again after as many failures in a row.
+    pub fn reinstate(&mut self, name: &str) -> Result<(), CoordinatorError> {
+        let client = self.ledger.reinstate(name)?;
+        self.ledger.commit()?;
+        let expected = "the name of a client that is suspended (agewise coordinator list)";
+        let unknown = || Error::new("name", format!("{name:?}"), expected).into();
+        client.map(|_| ()).ok_or_else(unknown)
     }
 
     /// Revokes the client of this name, or the token with this public part. Says which.

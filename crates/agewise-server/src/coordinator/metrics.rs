@@ -3,7 +3,7 @@
 use super::connections::ConnectionCounters;
 use super::refusal::Reason;
 use super::shared::LiveStatus;
-use super::storage::ledger::RoundEnd;
+use super::storage::ledger::{RoundEnd, RoundOutcome};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -49,6 +49,10 @@ pub(crate) struct Metrics {
     selected: Gauge,
     reported: Gauge,
     interval: Float,
+    ready: Gauge,
+    warnings: Gauge,
+    silence: Float,
+    without_model: Gauge,
     accuracy: Float,
     loss: Float,
     cohort: Histogram,
@@ -89,6 +93,14 @@ impl Metrics {
             selected: add(r, "cohort_selected", "Clients that joined this round"),
             reported: add(r, "cohort_reported", "Reports of this round"),
             interval: add(r, "interval_rounds", "Interval of the age laws"),
+            ready: add(
+                r,
+                "ready",
+                "1 if the run can go on, 0 if the disk, the ledger or the driver fails",
+            ),
+            warnings: add(r, "warnings", "Warnings for the operator: see agewise status"),
+            silence: add(r, "driver_silence_seconds", "Time since the driver last looked around"),
+            without_model: add(r, "rounds_without_model", "Rounds since the last model"),
             accuracy: add(r, "model_accuracy", "Test accuracy of the last model"),
             loss: add(r, "model_loss", "Test loss of the last model"),
             cohort: registered(r, "cohort_size", "Clients of a round", sizes),
@@ -109,8 +121,8 @@ impl Metrics {
         for outcome in ["accepted", "late", "refused"] {
             drop(m.reports.get_or_create(&[("outcome", outcome)]));
         }
-        for outcome in ["committed", "abandoned"] {
-            drop(m.rounds.get_or_create(&[("outcome", outcome)]));
+        for outcome in RoundOutcome::ALL {
+            drop(m.rounds.get_or_create(&[("outcome", outcome.name())]));
         }
         metrics
     }
@@ -124,11 +136,11 @@ impl Metrics {
         self.selected.set(i64::from(live.selected));
         self.reported.set(i64::from(live.reported));
         self.interval.set(live.interval);
+        self.without_model.set(live.without_model as i64);
     }
 
     pub(crate) fn end_round(&self, end: &RoundEnd, selected: usize, aggregated: Duration) {
-        let outcome = if end.committed { "committed" } else { "abandoned" };
-        self.rounds.get_or_create(&[("outcome", outcome)]).inc();
+        self.rounds.get_or_create(&[("outcome", end.outcome.name())]).inc();
         self.cohort.observe(selected as f64);
         self.round_seconds.observe(end.seconds);
         self.aggregate_seconds.observe(aggregated.as_secs_f64());
@@ -156,6 +168,13 @@ impl Metrics {
         self.bytes.get_or_create(&[("direction", direction)]).inc_by(bytes);
     }
 
+    /// Sets the figures about health.
+    pub(crate) fn show_health(&self, is_ready: bool, warnings: Option<usize>, silence: Duration) {
+        self.ready.set(i64::from(is_ready));
+        self.warnings.set(warnings.unwrap_or(0) as i64);
+        self.silence.set(silence.as_secs_f64());
+    }
+
     /// Sets the figures about connections.
     pub(crate) fn show_connections(&self, counters: &ConnectionCounters) {
         for (state, count) in
@@ -179,5 +198,28 @@ impl Metrics {
         // Writing to a string cannot fail.
         encode(&mut text, &self.registry).ok();
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every metric of the example alerts is one of ours.
+    #[test]
+    fn the_example_alerts_are_about_metrics_that_there_are() {
+        let alerts = include_str!("../../../../docs/alerts.yml");
+        let metrics = Metrics::new();
+        drop(metrics.rounds.get_or_create(&[("outcome", "committed")]));
+        let text = metrics.text();
+        let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+        let names = alerts.split(|c: char| !is_part(c)).filter(|word| word.starts_with("agewise_"));
+        let mut found = 0;
+        for name in names {
+            let family = name.trim_end_matches("_total");
+            assert!(text.contains(&format!("# TYPE {family} ")), "{name} is in the alerts only");
+            found += 1;
+        }
+        assert!(found > 10 && alerts.contains("up{job=\"agewise\"} == 0"), "{found}");
     }
 }

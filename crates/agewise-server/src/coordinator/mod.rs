@@ -14,6 +14,7 @@
 //! - `storage`: the ledger, the models, and sketches of updates.
 //! - [`audit`]: the ledger of a run, replayed and verified.
 //! - `admin`: tokens and revocation, for operators, who may write to the state folder.
+//! - `health`: what is wrong at this moment.
 //! - `http`: the live page, JSON, metrics and health.
 
 mod admin;
@@ -22,6 +23,7 @@ mod auth;
 mod command;
 mod connections;
 mod error;
+mod health;
 mod http;
 mod metrics;
 mod refusal;

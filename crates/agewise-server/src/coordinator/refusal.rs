@@ -66,6 +66,10 @@ reasons! {
     Token = "token",
     /// A token that is good for something else.
     Role = "role",
+    /// Failed again and again, and has to wait.
+    BackOff = "back-off",
+    /// Failed too often, until an operator reinstates it.
+    Suspended = "suspended",
     /// Revoked by an operator.
     Revoked = "revoked",
     /// Another version of the protocol.

@@ -5,8 +5,8 @@
 
 use crate::config::CoordinatorConfig;
 use agewise_core::{
-    Ages, Availability, Cohort, Draws, Error, Pick, PopulationState, Report, Reports, Result, Seed,
-    Selector, SelectorState, Start, Stream,
+    Ages, Availability, Cohort, Draws, Error, FailedClient, Failures, Pick, PopulationState,
+    Report, Reports, Result, Seed, Selector, SelectorState, Start, Stream,
 };
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ pub(crate) struct SelectionState {
     /// By number.
     pub(crate) clients: Vec<EnrolledClient>,
     pub(crate) reports: Reports,
+    /// The clients that have failed since they were last credited.
+    pub(crate) failed: Vec<FailedClient>,
     /// What the policy keeps beyond ages and reports.
     pub(crate) policy: Vec<f64>,
 }
@@ -48,7 +50,7 @@ pub(crate) struct Selection {
 impl Selection {
     /// The selector of a run that stands here.
     pub(crate) fn new(config: &CoordinatorConfig, state: SelectionState) -> Result<Self> {
-        let SelectionState { round, is_open, clients, reports, policy } = state;
+        let SelectionState { round, is_open, clients, reports, failed, policy } = state;
         let enrolled = clients.len() as u32;
         let is_before_the_run = round == 0 && !is_open;
         let expected = if is_before_the_run { config.params.round.clients as u32 } else { 0 };
@@ -72,7 +74,7 @@ impl Selection {
             left: left.map(|(client, _)| client).collect(),
             sizes,
             interval: None,
-            failed: Vec::new(),
+            failed,
         };
         selector.restore(SelectorState { population, policy })?;
         let mut waiting = BTreeMap::new();
@@ -92,7 +94,14 @@ impl Selection {
         let clients = (0..self.enrolled).map(client).collect();
         let (round, reports) = (self.round(), self.selector.reports().clone());
         let policy = self.selector.policy().state();
-        Self::new(config, SelectionState { round, is_open: true, clients, reports, policy })
+        let stored = |(client, failures): (u32, Failures)| FailedClient {
+            client,
+            in_a_row: failures.in_a_row(),
+            eligible_from: u32::try_from(failures.eligible_from()).unwrap_or(u32::MAX),
+        };
+        let failed = self.selector.population().failed().map(stored).collect();
+        let is_open = true;
+        Self::new(config, SelectionState { round, is_open, clients, reports, failed, policy })
     }
 
     /// How many clients have enrolled; they are numbered from 0.
@@ -212,11 +221,24 @@ impl Selection {
         self.selector.weigh(picks, present.map_or(Availability::Everyone, Availability::Only))
     }
 
-    /// Ends a round in which these reports were credited. Returns what the policy keeps beyond them.
-    pub(crate) fn finish(&mut self, accepted: &[Report<'_>]) -> Result<Vec<f64>> {
+    /// The failures of a client since it was last credited.
+    pub(crate) fn failures(&self, client: u32) -> Failures {
+        self.selector.population().failures(client)
+    }
+
+    /// The first round in which a client may take part again, as far as its failures are concerned.
+    pub(crate) fn eligible_from(&self, client: u32) -> u64 {
+        let counts =
+            self.selector.setting().backoff() && !self.selector.policy().rounds_are_independent();
+        if counts { self.failures(client).eligible_from() } else { 0 }
+    }
+
+    /// Ends a round in which these reports were credited and these clients failed. Returns what the policy keeps beyond them.
+    pub(crate) fn finish(&mut self, accepted: &[Report<'_>], failed: &[u32]) -> Result<Vec<f64>> {
+        let failed = if self.selector.setting().backoff() { failed } else { &[] };
         let before = |report: &Report<'_>| self.ages().waiting_since(report.client);
         let before: Vec<i64> = accepted.iter().map(before).collect();
-        self.selector.finish(accepted)?;
+        self.selector.finish_with_failures(accepted, failed)?;
         for since in before {
             if let Some(clients) = self.waiting.get_mut(&since) {
                 *clients -= 1;

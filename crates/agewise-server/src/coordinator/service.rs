@@ -25,8 +25,10 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
 use tonic::metadata::MetadataMap;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
+/// How long the driver may take to answer for a status. It waits longer for a locked ledger, and callers do not.
+const DRIVER: Duration = Duration::from_secs(4);
 /// How long the header of a report may take to come.
 const HEADER: Duration = Duration::from_secs(15);
 /// How the model is cut on its way to a client.
@@ -90,9 +92,19 @@ impl Service {
         if connection.as_ref().is_none_or(|connection| connection.may_ask()) {
             self.ask(|reply| Command::RefreshAccess { reply }).await?;
         }
+        self.known_bearer(metadata, connection.as_ref(), role)
+    }
+
+    /// Whether the token in the metadata is good for a role, as far as is known without asking the ledger.
+    fn known_bearer(
+        &self,
+        metadata: &MetadataMap,
+        connection: Option<&Arc<Connection>>,
+        role: Role,
+    ) -> Result<(), Status> {
         let header = metadata.get("authorization");
         let token = header.and_then(|text| text.to_str().ok()?.strip_prefix("Bearer "));
-        let checked = self.auth.check_bearer(token, role, connection.as_ref());
+        let checked = self.auth.check_bearer(token, role, connection);
         Ok(checked.map_err(CallError::from)?)
     }
 
@@ -122,7 +134,10 @@ impl Service {
         };
         self.shared.metrics.moved("received", bytes);
         match taken {
-            Ok(norm) => Ok(Ok(norm)),
+            Ok(norm) => {
+                self.shared.health.stored(None);
+                Ok(Ok(norm))
+            }
             Err(UploadError::Refused(refusal)) => Ok(Err(refusal)),
             Err(UploadError::Storage(error)) => Err(self.not_stored(&error)),
         }
@@ -131,6 +146,7 @@ impl Service {
     fn not_stored(&self, error: &CoordinatorError) -> Status {
         tracing::error!(%error, "an update could not be stored");
         self.shared.metrics.storage_failures.inc();
+        self.shared.health.stored(Some(error.to_string()));
         Status::unavailable("the update could not be stored, try again")
     }
 }
@@ -240,8 +256,23 @@ impl Coordinator for Service {
         &self,
         request: Request<StatusRequest>,
     ) -> Result<Response<StatusReply>, Status> {
-        self.check_bearer(request.metadata(), connection(&request), Role::Observer).await?;
-        self.ask(|reply| Command::Status { reply }).await.map(Response::new)
+        // A driver that cannot answer is what the status is asked for: then it says what is known without it.
+        let checked = self.check_bearer(request.metadata(), connection(&request), Role::Observer);
+        let asked = async {
+            checked.await?;
+            self.ask(|reply| Command::Status { reply }).await
+        };
+        match tokio::time::timeout(DRIVER, asked).await {
+            Ok(Err(status)) if status.code() != Code::Unavailable => Err(status),
+            Ok(Ok(reply)) => Ok(Response::new(reply)),
+            _ => {
+                let connection = connection(&request);
+                self.known_bearer(request.metadata(), connection.as_ref(), Role::Observer)?;
+                let live = self.shared.live();
+                let unavailable = || Status::unavailable("the coordinator is starting or stopping");
+                live.map(|live| Response::new(live.into())).ok_or_else(unavailable)
+            }
+        }
     }
 
     async fn revoke(

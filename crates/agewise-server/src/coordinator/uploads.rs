@@ -57,8 +57,8 @@ pub(crate) struct UploadSpec {
     pub(crate) place: PathBuf,
     pub(crate) global: Arc<Vec<f32>>,
     pub(crate) sha256: Vec<u8>,
-    /// 0: no bound.
-    pub(crate) max_norm: f64,
+    /// The longest distance from the global model, if there is a bound.
+    pub(crate) max_norm: Option<f64>,
 }
 
 /// An update that is being received.
@@ -171,9 +171,8 @@ impl UpdateReceiver {
             return Err(Refusal::new(Reason::Checksum, detail).into());
         }
         let norm = self.squares.sqrt();
-        if *max_norm > 0.0 && norm > *max_norm {
-            let detail = format!("{norm:.4} from the global model, at most {max_norm}");
-            return Err(Refusal::new(Reason::Norm, detail).into());
+        if let Some(most) = max_norm.filter(|&most| norm > most) {
+            return Err(Refusal::new(Reason::Norm, too_far(norm, most)).into());
         }
         let failed = |error| CoordinatorError::file(&self.path)(error);
         self.file.sync_all().map_err(failed)?;
@@ -184,6 +183,11 @@ impl UpdateReceiver {
         }
         Ok(norm)
     }
+}
+
+/// What is wrong with an update of this norm.
+pub(crate) fn too_far(norm: f64, most: f64) -> String {
+    format!("{norm:.3e} from the global model, at most {most:.3e}")
 }
 
 impl Drop for UpdateReceiver {

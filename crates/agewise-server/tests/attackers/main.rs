@@ -19,6 +19,7 @@ mod frames;
 mod keys;
 mod mutation;
 mod mutator;
+mod poison;
 mod replays;
 mod revoked;
 mod updates;

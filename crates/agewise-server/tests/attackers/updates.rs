@@ -3,6 +3,7 @@
 use crate::common::folder;
 use crate::common::raw_client::{RawClient, data_part, header_part, parts_of};
 use crate::common::site::{Site, bytes_of, settings, soon};
+use agewise_server::MaxNorm;
 use agewise_server::protocol::{ReportHeader, ReportPart, report_reply};
 
 const PARAMETERS: usize = 10_000;
@@ -51,7 +52,7 @@ async fn a_bad_update_costs_little_and_does_nothing() {
     let state = folder("attackers-updates");
     let mut params = settings(&state, 2, 2);
     params.round.rounds = 1;
-    params.updates.max_norm = 1e6;
+    params.updates.max_norm = MaxNorm::Fixed(1e6);
     let site = Site::open(params, PARAMETERS).await;
     let mut crowd = Vec::new();
     for name in ["honest", "hostile"] {

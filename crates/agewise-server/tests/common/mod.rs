@@ -11,9 +11,11 @@ use agewise_server::client::{Event, TaskProvider};
 use agewise_server::coordinator::{self as server, Coordinator, CoordinatorError};
 use agewise_server::native::{ImageClient, SharedImages, coordinator_task};
 use agewise_server::{
-    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, ModelParams, RoundParams,
+    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, MaxNorm, ModelParams,
+    RoundParams, UpdateParams,
 };
 use agewise_train::Threads;
+use agewise_train::aggregation::AggregationParams;
 use agewise_train::data::{self, Dataset, Partition, PartitionParams};
 use agewise_train::local::{LocalTrainingParams, LocalWork};
 use rusqlite::Connection;
@@ -36,7 +38,8 @@ pub(crate) fn digits() -> Dataset {
     data::load("digits", &[]).unwrap()
 }
 
-/// The settings of the small runs: 2nn on digits, 5 steps of 20.
+/// The settings of the small runs: 2nn on digits, 5 steps of 20. Aggregation is the paper's, as in the simulator; what a deployment does
+/// beyond it by default has tests of its own.
 pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> CoordinatorParams {
     CoordinatorParams {
         state: state.to_path_buf(),
@@ -50,9 +53,12 @@ pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> C
             report_seconds: 120.0,
             // The simulator's draws, so that both can be compared; tests of verification have their own.
             draws: DrawSource::Seeded,
+            min_reports: 1,
             ..RoundParams::default()
         },
         model: ModelParams::default(),
+        updates: UpdateParams { max_norm: MaxNorm::OFF, ..UpdateParams::default() },
+        aggregation: AggregationParams::default(),
         training: LocalTrainingParams {
             work: LocalWork::Steps(5),
             batch: 20,

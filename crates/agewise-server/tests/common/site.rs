@@ -92,11 +92,24 @@ impl Site {
         parameters: usize,
         change: impl FnOnce(Coordinator) -> Coordinator,
     ) -> Self {
-        let state = params.state.clone();
+        Self::begin(params, Numbers::new(parameters), change).await
+    }
+
+    /// The same for a task of one's own.
+    pub(crate) async fn open_task(params: CoordinatorParams, task: Numbers) -> Self {
+        Self::begin(params, task, |coordinator| coordinator).await
+    }
+
+    async fn begin(
+        params: CoordinatorParams,
+        task: Numbers,
+        change: impl FnOnce(Coordinator) -> Coordinator,
+    ) -> Self {
+        let (state, parameters) = (params.state.clone(), task.parameters());
         let config = params.check().unwrap();
         let (listener, web) = (free().await, free().await);
         let address = web.local_addr().unwrap();
-        let coordinator = Coordinator::new(config, Arc::new(Numbers::new(parameters)));
+        let coordinator = Coordinator::new(config, Arc::new(task));
         let coordinator = change(coordinator.resuming().with_web(web));
         let running = Running::serve(listener, coordinator);
         Self { url: running.url.clone(), state, parameters, running, web: address }
@@ -170,13 +183,20 @@ impl Site {
 
     /// All figures of the metrics, by name.
     pub(crate) async fn metrics(&self) -> BTreeMap<String, f64> {
-        let mut stream = TcpStream::connect(self.web).await.unwrap();
-        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(request).await.unwrap();
-        let mut text = String::new();
-        soon("metrics", stream.read_to_string(&mut text)).await.unwrap();
+        let text = self.get("/metrics").await;
         let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
         lines.filter_map(|(name, figure)| Some((name.to_string(), figure.parse().ok()?))).collect()
+    }
+
+    /// An answer of the HTTP port, with its head.
+    pub(crate) async fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.web).await.unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        soon("an answer", stream.read_to_string(&mut text)).await.unwrap();
+        text
     }
 
     pub(crate) async fn status(&self) -> StatusReply {

@@ -2,7 +2,7 @@
 
 use crate::common::{Running, cohorts, digits, folder, ledger, params, start_swarm, tasks};
 use agewise_experiment::{Experiment, ExperimentParams, RunId, TrainingParams, TrainingRun};
-use agewise_server::protocol::{Announcement, Commitment, State};
+use agewise_server::protocol::{Announcement, BackOff, Commitment, State};
 use agewise_train::Threads;
 use agewise_train::checkpoint::read_model;
 use agewise_train::model::{Model, ModelSpec};
@@ -164,6 +164,11 @@ fn announcements_are_under_a_kilobyte() {
             chain: u64::MAX,
             anchor: vec![255; 32],
             next_anchor: vec![255; 32],
+        }),
+        back_off: Some(BackOff {
+            failures: u32::MAX,
+            eligible_from: u64::MAX,
+            suspended: "x".repeat(100),
         }),
     };
     assert!(prost::Message::encoded_len(&largest) < 1_024);

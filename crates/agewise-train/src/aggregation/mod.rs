@@ -6,7 +6,10 @@
 //! - `mean`: the weighted mean, FedAvg (McMahan et al., 2017);
 //! - `trimmed_mean`, `median`: by coordinate (Yin et al., 2018); a few hostile clients cannot move them far;
 //! - `clip`: an update that is far from the global model is shortened, before any of these;
+//! - `norm_bound`: how far is too far, from the updates that were accepted before; the deployment refuses what is farther;
 //! - `server_optimizer`: momentum (FedAvgM; Hsu et al., 2019) and Adam (FedAdam; Reddi et al., 2021), after any of these.
+//!
+//! Fewer updates than `full_reports` move the model by their share only, whichever rule combines them.
 //!
 //! [`AggregationParams`] choose among them, in a configuration or as text such as `median(clip_norm=5)+momentum(beta=0.9)`.
 //! A rule of your own implements [`Aggregator`] and is named by [`Aggregation::new`].
@@ -16,6 +19,7 @@
 mod clip;
 mod mean;
 mod median;
+mod norm_bound;
 mod params;
 mod pipeline;
 mod server_optimizer;
@@ -23,6 +27,7 @@ mod sorted_columns;
 mod trimmed_mean;
 mod updates;
 
+pub use norm_bound::{NormBound, WARM_UP, WINDOW};
 pub use params::{AggregationParams, AggregationRule};
 pub use server_optimizer::ServerRule;
 

@@ -1,7 +1,7 @@
 //! Which rule with which numbers: `[aggregation]` in a configuration, or text.
 //!
 //! As text it is a rule with its options, a step of the server, or both joined with `+`: `mean`, `median`,
-//! `trimmed-mean(trim=0.2)`, `mean(clip_norm=1)`, `momentum(beta=0.9)`, `adam(learning_rate=0.01)`,
+//! `trimmed-mean(trim=0.2)`, `mean(clip_norm=1)`, `mean(full_reports=5)`, `momentum(beta=0.9)`, `adam(learning_rate=0.01)`,
 //! `median(clip_norm=5)+momentum(beta=0.9)`. The same text is its name in tables and figures.
 
 use super::Aggregator;
@@ -39,6 +39,9 @@ pub struct AggregationParams {
     pub trim: f64,
     /// If above 0, an update that is farther than this from the global model is shortened to this distance.
     pub clip_norm: f64,
+    /// From so many updates on the model goes all the way to what they give together; fewer of them move it by their share
+    /// of this number, so that one client is never the model. 1: any number of updates goes all the way, as in the paper.
+    pub full_reports: u64,
     /// How the global model moves to what the rule found.
     pub server: ServerRule,
 }
@@ -46,7 +49,13 @@ pub struct AggregationParams {
 impl Default for AggregationParams {
     /// FedAvg: the mean of updates as they came.
     fn default() -> Self {
-        Self { rule: AggregationRule::Mean, trim: 0.1, clip_norm: 0.0, server: ServerRule::Average }
+        Self {
+            rule: AggregationRule::Mean,
+            trim: 0.1,
+            clip_norm: 0.0,
+            full_reports: 1,
+            server: ServerRule::Average,
+        }
     }
 }
 
@@ -58,6 +67,10 @@ impl AggregationParams {
         }
         if !(self.clip_norm.is_finite() && self.clip_norm >= 0.0) {
             return Err(Error::new("clip_norm", self.clip_norm, "a number of at least 0"));
+        }
+        if !(1..=MOST_REPORTS).contains(&self.full_reports) {
+            let expected = format!("from 1 to {MOST_REPORTS}");
+            return Err(Error::new("full_reports", self.full_reports, expected));
         }
         self.server.check()
     }
@@ -71,9 +84,14 @@ impl AggregationParams {
             AggregationRule::Median => Box::<Median>::default(),
         };
         let server = ServerOptimizer::new(self.server, parameters)?;
-        Ok(Box::new(Pipeline { clip: Clip { norm: self.clip_norm }, rule, server }))
+        let clip = Clip { norm: self.clip_norm };
+        let damped = Vec::new();
+        Ok(Box::new(Pipeline { clip, rule, full_reports: self.full_reports, damped, server }))
     }
 }
+
+/// More updates are in no round.
+const MOST_REPORTS: u64 = 1 << 32;
 
 const NAMES: [&str; 5] = ["mean", "trimmed-mean", "median", "momentum", "adam"];
 const SYNTAX: &str =
@@ -103,6 +121,10 @@ impl FromStr for AggregationParams {
                 rules += 1;
                 params.rule = rule;
                 options.take("clip_norm", &mut params.clip_norm);
+                let mut full = params.full_reports as f64;
+                if options.take("full_reports", &mut full) {
+                    params.full_reports = whole("full_reports", full)?;
+                }
                 if rule == AggregationRule::TrimmedMean {
                     options.take("trim", &mut params.trim);
                 }
@@ -140,6 +162,14 @@ fn server(name: &str, options: &mut Options<'_>) -> Result<ServerRule> {
         }),
         unknown => Err(Error::unknown("aggregation", unknown, NAMES.iter().copied())),
     }
+}
+
+/// A number of an option that has to be a whole one.
+fn whole(option: &str, number: f64) -> Result<u64> {
+    if number.fract() == 0.0 && (0.0..=MOST_REPORTS as f64).contains(&number) {
+        return Ok(number as u64);
+    }
+    Err(Error::new(option, number, format!("a whole number from 1 to {MOST_REPORTS}")))
 }
 
 /// The options that were given to a rule, and the names of those that it knows.
@@ -207,6 +237,7 @@ impl fmt::Display for AggregationParams {
             }
         };
         option("clip_norm", self.clip_norm.to_string(), plain.clip_norm.to_string());
+        option("full_reports", self.full_reports.to_string(), plain.full_reports.to_string());
         let name = match self.rule {
             AggregationRule::Mean => "mean",
             AggregationRule::Median => "median",
@@ -260,6 +291,8 @@ mod tests {
             "trimmed-mean(trim=0.2)",
             "mean(clip_norm=1)",
             "trimmed-mean(clip_norm=0.5, trim=0.25)",
+            "mean(full_reports=5)",
+            "trimmed-mean(clip_norm=0.5, full_reports=10, trim=0.25)+momentum",
             "momentum",
             "momentum(beta=0.5)",
             "adam(learning_rate=0.1, tau=0.01)",
@@ -290,6 +323,8 @@ mod tests {
         assert_eq!(field("mean(clip_norm=1, clip_norm=2)"), "mean(clip_norm)");
         assert_eq!(field("trimmed-mean(trim=0.5)"), "trim");
         assert_eq!(field("mean(clip_norm=-1)"), "clip_norm");
+        assert_eq!(field("mean(full_reports=0)"), "full_reports");
+        assert_eq!(field("mean(full_reports=1.5)"), "full_reports");
         assert_eq!(field("momentum(beta=1)"), "server beta");
     }
 }

@@ -1,6 +1,7 @@
-//! Our aggregators: clipping, then a rule that combines updates, then a step of the server.
+//! Our aggregators: clipping, then a rule that combines updates, of which few go only a part of the way, then a step of the
+//! server.
 
-use super::clip::Clip;
+use super::clip::{Clip, shorten};
 use super::server_optimizer::ServerOptimizer;
 use super::updates::{NOT_FINITE, Updates};
 use super::{Aggregator, AggregatorState, Contribution, Rejected, UpdateSource, Verdict};
@@ -20,6 +21,10 @@ pub(super) trait Combine: Debug + Send {
 pub(super) struct Pipeline {
     pub(super) clip: Clip,
     pub(super) rule: Box<dyn Combine>,
+    /// From so many updates on the model goes all the way.
+    pub(super) full_reports: u64,
+    /// Where fewer of them bring the model.
+    pub(super) damped: Vec<f32>,
     pub(super) server: ServerOptimizer,
 }
 
@@ -39,7 +44,19 @@ impl Aggregator for Pipeline {
             Some(average) if !all_finite(average) => {
                 Err(Error::new("average", NOT_FINITE, "weights that keep every parameter finite"))
             }
-            Some(average) => self.server.apply(average, global),
+            Some(average) => {
+                let taken = verdicts.iter().filter(|verdict| verdict.is_ok()).count() as u64;
+                let average = if taken < self.full_reports {
+                    let share = taken as f64 / self.full_reports as f64;
+                    self.damped.clear();
+                    self.damped.extend_from_slice(average);
+                    shorten(&mut self.damped, global, share);
+                    &self.damped
+                } else {
+                    average
+                };
+                self.server.apply(average, global)
+            }
             None => Ok(()),
         };
         if let Err(error) = moved {

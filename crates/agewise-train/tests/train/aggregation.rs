@@ -456,6 +456,39 @@ fn one_hostile_client_of_ten_does_not_get_far() {
     assert!((norm - 0.3).abs() < 1e-6, "{norm}");
 }
 
+/// Fewer updates than `full_reports` go their share of the way, whichever rule combines them; rejected ones do not count.
+#[test]
+fn few_updates_move_the_model_by_their_share() {
+    let global = [4.0, -4.0];
+    let update = vec![12.0, 4.0];
+    for rule in RULES {
+        let params = AggregationParams { rule, full_reports: 4, ..AggregationParams::default() };
+        for (count, expected) in
+            [(1, [6.0, -2.0]), (3, [10.0, 2.0]), (4, [12.0, 4.0]), (5, [12.0, 4.0])]
+        {
+            let mut updates = vec![update.clone(); count];
+            updates.push(vec![f32::NAN; 2]);
+            let weights = vec![1.0 / (count + 1) as f64; count + 1];
+            let (found, verdicts) =
+                combined(params, &mut Shelf::good(&updates), &weights, 1_000, &global);
+            assert_eq!(verdicts.iter().filter(|verdict| verdict.is_ok()).count(), count);
+            // Weights of the mean are rounded.
+            let is_near = |(found, expected): (&f32, f32)| (found - expected).abs() < 1e-5;
+            assert!(found.iter().zip(expected).all(is_near), "{rule:?}, {count}: {found:?}");
+        }
+        // The paper's rule.
+        let plain = AggregationParams { rule, ..AggregationParams::default() };
+        let (found, _) =
+            combined(plain, &mut Shelf::good(&[update.clone()]), &[1.0], 1_000, &global);
+        assert_eq!(found, [12.0, 4.0]);
+    }
+    // A server optimiser steps towards where the share leads.
+    let server = ServerRule::Momentum { learning_rate: 0.5, beta: 0.9 };
+    let params = AggregationParams { full_reports: 4, server, ..AggregationParams::default() };
+    let (found, _) = combined(params, &mut Shelf::good(&[update]), &[1.0], 1_000, &global);
+    assert_eq!(found, [5.0, -3.0]);
+}
+
 #[test]
 fn a_combination_that_is_not_finite_is_nobodys() {
     let updates = vec![vec![f32::MAX; 3]; 2];
@@ -497,12 +530,17 @@ fn a_share_is_the_one_that_was_written() {
 fn settings() {
     let read = |text: &str| serde_json::from_str::<AggregationParams>(text);
     assert_eq!(read("{}").unwrap(), AggregationParams::default());
-    let text = r#"{"rule": "trimmed-mean", "trim": 0.25, "clip_norm": 2.5,
+    let text = r#"{"rule": "trimmed-mean", "trim": 0.25, "clip_norm": 2.5, "full_reports": 4,
                    "server": {"rule": "momentum", "learning_rate": 1.0, "beta": 0.5}}"#;
     let params = read(text).unwrap();
     let server = ServerRule::Momentum { learning_rate: 1.0, beta: 0.5 };
-    let expected =
-        AggregationParams { rule: Rule::TrimmedMean, trim: 0.25, clip_norm: 2.5, server };
+    let expected = AggregationParams {
+        rule: Rule::TrimmedMean,
+        trim: 0.25,
+        clip_norm: 2.5,
+        full_reports: 4,
+        server,
+    };
     assert_eq!(params, expected);
     assert!(read(r#"{"clip": 1}"#).is_err() && read(r#"{"rule": "mode"}"#).is_err());
     for trim in [-0.1, 0.5, f64::NAN] {

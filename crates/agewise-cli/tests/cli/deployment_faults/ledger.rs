@@ -36,7 +36,7 @@ impl Ledger {
 
     /// How many rounds are over. A run that has just begun may have no tables yet.
     pub(crate) fn rounds_over(&self) -> i64 {
-        let query = "SELECT COUNT(*) FROM rounds WHERE state IN ('committed', 'abandoned')";
+        let query = "SELECT COUNT(*) FROM rounds WHERE state NOT IN ('joining', 'training')";
         self.db.query_row(query, [], |row| row.get(0)).unwrap_or(0)
     }
 
@@ -78,14 +78,15 @@ impl Snapshot {
         let all = ledger.table("SELECT round, state FROM rounds ORDER BY round");
         for (at, row) in all.iter().enumerate() {
             assert_eq!(whole(&row[0]), at as i64, "rounds are consecutive");
-            let is_over =
-                [Cell::Text("committed".into()), Cell::Text("abandoned".into())].contains(&row[1]);
+            let is_over = ["committed", "abandoned", "refused"]
+                .iter()
+                .any(|state| row[1] == Cell::Text((*state).into()));
             assert!(is_over || at + 1 == all.len(), "only the last round is under way: {row:?}");
         }
         // Late and refused reports may still be counted for a round that is over.
         let over = ledger.table(
             "SELECT round, state, interval, clients, model, began, available, selected, reported, forced, seconds, loss,
-               accuracy, note FROM rounds WHERE state IN ('committed', 'abandoned')",
+               accuracy, note FROM rounds WHERE state NOT IN ('joining', 'training')",
         );
         let over: BTreeMap<i64, Vec<Cell>> =
             over.into_iter().map(|row| (whole(&row[0]), row)).collect();
@@ -107,13 +108,13 @@ impl Snapshot {
         }
         self.reports = all;
         let wrong = ledger.table(
-            "SELECT round FROM rounds WHERE state IN ('committed', 'abandoned') AND reported !=
+            "SELECT round FROM rounds WHERE state NOT IN ('joining', 'training') AND reported !=
                (SELECT COUNT(*) FROM joins WHERE joins.round = rounds.round AND outcome = 'reported')",
         );
         assert_eq!(wrong, Table::new(), "rounds that counted other reports");
         let wrong = ledger.table(
             "SELECT * FROM joins WHERE outcome IN ('invited', 'selected') AND round IN
-               (SELECT round FROM rounds WHERE state IN ('committed', 'abandoned'))",
+               (SELECT round FROM rounds WHERE state NOT IN ('joining', 'training'))",
         );
         assert_eq!(wrong, Table::new(), "clients that are awaited in a round that is over");
     }

@@ -5,7 +5,9 @@ use crate::config::{CoordinatorConfig, DrawSource};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::{Selection, later_age};
 use crate::coordinator::startup::anchor_fact;
-use crate::coordinator::storage::ledger::{Ledger, PastClient, PastJoin, PastRound};
+use crate::coordinator::storage::ledger::{
+    Ledger, PastClient, PastJoin, PastRound, PastSuspension,
+};
 use crate::crypto::from_hex;
 use crate::crypto::seed_chain::{Commitment, LINKS, RoundSeed, SeedCheck};
 use crate::crypto::vrf::DrawContext;
@@ -162,6 +164,51 @@ impl Replay {
         }
     }
 
+    /// A client that has failed again and again is not in a round before it may be, and one that is suspended in none.
+    fn check_back_off(&mut self, round: &PastRound, client: u32, selection: &Selection) {
+        let number = round.round;
+        let from = selection.eligible_from(client);
+        if from > number {
+            let what = format!("it had to wait until round {from} after its failures");
+            self.find(Some(number), Some(client), what);
+        }
+        let is_out = |suspension: &PastSuspension| {
+            let ended = suspension.until.is_some_and(|until| until <= number);
+            suspension.client == client && suspension.since <= number && !ended
+        };
+        if self.suspensions.iter().any(is_out) {
+            self.find(Some(number), Some(client), "it was suspended");
+        }
+    }
+
+    /// Who has failed too often is suspended, and no other client.
+    pub(super) fn check_suspensions(
+        &mut self,
+        number: u64,
+        settings: usize,
+        failed: &[u32],
+        selection: &Selection,
+    ) {
+        let after = self.config(settings).params.round.suspend_after;
+        let is_due = |client: &u32| {
+            let in_a_row = u64::from(selection.failures(*client).in_a_row());
+            after > 0 && in_a_row > 0 && in_a_row.is_multiple_of(after)
+        };
+        let gone = |client: &u32| is_gone(&self.clients[*client as usize], number);
+        let due: BTreeSet<u32> =
+            failed.iter().copied().filter(is_due).filter(|client| !gone(client)).collect();
+        let noted = self.suspensions.iter().filter(|suspension| suspension.since == number + 1);
+        let noted: BTreeSet<u32> = noted.map(|suspension| suspension.client).collect();
+        for &client in noted.symmetric_difference(&due) {
+            let what = if due.contains(&client) {
+                "it has failed too often, and was not suspended"
+            } else {
+                "it was suspended without having failed so often"
+            };
+            self.find(Some(number), Some(client), what);
+        }
+    }
+
     /// A client that was not invited must have a winning draw.
     pub(super) fn check_draw(
         &mut self,
@@ -170,9 +217,11 @@ impl Replay {
         seed: Option<&RoundSeed>,
         rule: &ParticipationRule,
         join: &PastJoin,
+        selection: &Selection,
     ) -> Result<(), CoordinatorError> {
         let number = round.round;
         let &PastJoin { client, age, .. } = join;
+        self.check_back_off(round, client, selection);
         if !rule.is_local() {
             self.find(Some(number), Some(client), "the policy did not choose it");
             return Ok(());

@@ -6,7 +6,9 @@ use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::{
     EnrolledClient, Selection, SelectionState, initial_ages, report,
 };
-use crate::coordinator::storage::ledger::{Ledger, PastClient, PastJoin, PastRound, Rollback};
+use crate::coordinator::storage::ledger::{
+    Ledger, Outcome, PastClient, PastJoin, PastRound, PastSuspension, Rollback,
+};
 use crate::crypto::seed_chain::{RoundSeed, SeedCheck, narrow};
 use agewise_core::{Calibrator, EmptyCohort, Report};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,6 +41,7 @@ pub(super) struct Replay {
     /// Which of them was calibrated last, and how.
     pub(super) calibrator: Option<(usize, Calibrator)>,
     pub(super) clients: Vec<PastClient>,
+    pub(super) suspensions: Vec<PastSuspension>,
     pub(super) samples: Vec<u64>,
     /// Data sizes by the first round with them, and which of them is next.
     pub(super) sizes: Vec<(u32, u64, u64)>,
@@ -82,6 +85,7 @@ impl Replay {
             calibrator: None,
             samples: vec![0; clients.len()],
             clients,
+            suspensions: ledger.past_suspensions()?,
             sizes: ledger.past_samples()?,
             next_size: 0,
             departures,
@@ -203,7 +207,7 @@ impl Replay {
         self.check_invited(round, joins, &expected);
         let is_expected = |client| expected.contains_key(&client) || believed.contains(&client);
         for join in joins.iter().filter(|join| !is_expected(join.client)) {
-            self.check_draw(ledger, round, seed, &rule, join)?;
+            self.check_draw(ledger, round, seed, &rule, join, selection)?;
         }
         Ok(())
     }
@@ -315,13 +319,20 @@ impl Replay {
         number: u64,
         joins: &[PastJoin],
     ) -> Result<(), CoordinatorError> {
-        let reported = joins.iter().filter(|join| join.report.is_some()).count() as u64;
+        // Those that were not waited for would have reported.
+        let counts = |join: &&PastJoin| join.report.is_some() || join.outcome == Outcome::Surplus.name();
+        let reported = joins.iter().filter(counts).count() as u64;
         if let Some((settings, mut selection)) = self.selection.take() {
             self.admit(&mut selection, settings, self.enrolled_until(number))?;
             if let Some(round) = round {
                 self.check_weights(round, joins, &selection)?;
             }
-            selection.finish(&accepted(joins, selection.clients()))?;
+            let clients = selection.clients();
+            let is_over = round.is_some_and(|round| round.is_over);
+            let failed: Vec<u32> =
+                failed(joins).into_iter().filter(|&client| is_over && client < clients).collect();
+            selection.finish(&accepted(joins, clients), &failed)?;
+            self.check_suspensions(number, settings, &failed, &selection);
             self.selection = Some((settings, selection));
         }
         self.reported.push(reported);
@@ -372,6 +383,12 @@ fn accepted(joins: &[PastJoin], clients: u32) -> Vec<Report<'static>> {
         Some(report(join.client, loss, seconds))
     });
     seen.collect()
+}
+
+/// The clients of a round that were asked and did not deliver.
+fn failed(joins: &[PastJoin]) -> Vec<u32> {
+    let failed = joins.iter().filter(|join| Outcome::from_name(&join.outcome).is_failure());
+    failed.map(|join| join.client).collect()
 }
 
 pub(super) fn is_gone(client: &PastClient, round: u64) -> bool {

@@ -3,7 +3,7 @@
 use super::history::{MOST_AGE_ROUNDS, Snapshot};
 use super::status::count;
 use crate::coordinator::shared::LiveStatus;
-use crate::coordinator::storage::ledger::RoundSummary;
+use crate::coordinator::storage::ledger::{RoundOutcome, RoundSummary};
 use agewise_plot::{Axis, Figure, HeatMap, Panel, ReferenceLine, Series, SeriesStyle};
 
 /// Fits on a telephone without scrolling, and two or three beside each other elsewhere.
@@ -123,7 +123,8 @@ fn timeline(seen: &Snapshot) -> Figure {
     let mut panel = panel(seen, Axis::linear("seconds"));
     let all = Series::new("round", SeriesStyle::Line, points(seen, |row| Some(row.seconds)));
     panel = panel.series(all.slot(MAIN));
-    let abandoned = Series::new("abandoned", SeriesStyle::Markers, marked(|row| !row.committed));
+    let has_none = marked(|row| row.outcome != RoundOutcome::Committed);
+    let abandoned = Series::new("no new model", SeriesStyle::Markers, has_none);
     let forced = Series::new("forced", SeriesStyle::Markers, marked(|row| row.forced));
     figure(seen, "Time of a round", "")
         .panel(panel.series(forced.slot(ODD)).series(abandoned.slot(BAD)))

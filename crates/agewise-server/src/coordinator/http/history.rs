@@ -4,7 +4,9 @@ use super::figures;
 use super::status::{accuracy, count};
 use crate::config::CoordinatorParams;
 use crate::coordinator::shared::LiveStatus;
-use crate::coordinator::storage::ledger::{Ledger, RefusedCall, RoundSummary, WaitingClient};
+use crate::coordinator::storage::ledger::{
+    Ledger, RefusedCall, RoundOutcome, RoundSummary, WaitingClient,
+};
 use agewise_plot::{Column, Page, Table};
 use data_encoding::HEXLOWER;
 use std::path::Path;
@@ -160,10 +162,11 @@ fn round_table(seen: &Snapshot) -> Table {
 }
 
 fn outcome(row: &RoundSummary) -> &'static str {
-    match (row.committed, row.forced) {
-        (true, false) => "new model",
-        (true, true) => "new model, forced",
-        (false, false) => "abandoned",
-        (false, true) => "abandoned, forced",
+    match (row.outcome, row.forced) {
+        (RoundOutcome::Committed, false) => "new model",
+        (RoundOutcome::Committed, true) => "new model, forced",
+        (RoundOutcome::Abandoned, false) => "abandoned",
+        (RoundOutcome::Abandoned, true) => "abandoned, forced",
+        (RoundOutcome::Refused, _) => "model refused",
     }
 }

@@ -161,8 +161,16 @@ async fn metrics(State(cache): State<Arc<HistoryCache>>) -> Response {
 }
 
 async fn ready(State(cache): State<Arc<HistoryCache>>) -> impl IntoResponse {
-    match cache.shared.live() {
-        Some(_) => (StatusCode::OK, "ready\n"),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+    // Without a token nobody is told what is wrong.
+    match cache.shared.not_ready() {
+        None => {
+            let warnings = cache.shared.live().map_or(0, |live| live.warnings.len());
+            let more = match warnings {
+                0 => String::new(),
+                count => format!(", {count} warnings: see agewise status"),
+            };
+            (StatusCode::OK, format!("ready{more}\n"))
+        }
+        Some(_) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_string()),
     }
 }

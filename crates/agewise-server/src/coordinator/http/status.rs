@@ -58,8 +58,8 @@ fn words(live: Option<&LiveStatus>, seen: Option<&Snapshot>) -> String {
         State::Unspecified => "Not ready: the coordinator is starting".to_string(),
         State::Waiting => {
             let params = seen.and_then(|seen| seen.params.as_ref()).map(|params| &params.round);
-            let needed =
-                params.map(|params| if *round == 0 { params.clients } else { params.min_reports });
+            let needed = params
+                .map(|params| if *round == 0 { params.clients } else { params.fewest_reports() });
             match needed {
                 Some(needed) if u64::from(*connected) < needed => {
                     format!("Waiting for clients: {connected} of {needed}")

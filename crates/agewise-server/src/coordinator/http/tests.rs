@@ -7,7 +7,7 @@ use super::{Access, MOST_CONNECTIONS, serve, status};
 use crate::CoordinatorParams;
 use crate::coordinator::shared::{LiveStatus, Shared};
 use crate::coordinator::storage::ledger::{
-    ClientRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow,
+    ClientRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundOutcome, RoundRow,
 };
 use crate::crypto::Identity;
 use crate::protocol::State;
@@ -52,6 +52,8 @@ impl Scratch {
                 waiting_since: -2,
                 revoked: false,
                 revoked_from: None,
+                failures: 0,
+                eligible_from: 0,
             };
             self.ledger.enrol(client, 0, 0, &row).unwrap();
         }
@@ -85,11 +87,13 @@ impl Scratch {
         }
         let end = RoundEnd {
             round,
-            committed,
+            outcome: if committed { RoundOutcome::Committed } else { RoundOutcome::Abandoned },
             seconds: 1.25,
             loss: committed.then_some(0.75),
             accuracy: committed.then_some(0.8125),
             weights: vec![],
+            unreported: vec![],
+            failures: vec![],
             model: None,
             note: None,
         };
@@ -120,6 +124,7 @@ fn live(state: State) -> LiveStatus {
         selected: 2,
         reported: 1,
         interval: 4.0,
+        without_model: 0,
         warnings: vec![],
     }
 }

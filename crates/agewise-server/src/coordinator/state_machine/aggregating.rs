@@ -1,18 +1,21 @@
 //! Aggregating: reports become a model, and the round ends in one step of the ledger.
 
+use super::requests::STATUS_ROUNDS;
 use super::round::{Aggregating, Member, Round};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::report;
-use crate::coordinator::storage::ledger::{ReportRow, RoundEnd};
+use crate::coordinator::storage::ledger::{Outcome, ReportRow, RoundEnd, RoundOutcome};
 use crate::coordinator::storage::models::Global;
-use crate::coordinator::uploads::UpdateFiles;
+use crate::coordinator::uploads::{UpdateFiles, too_far};
 use crate::protocol::State;
 use agewise_core::Report;
-use agewise_train::aggregation::{AggregatorState, Contribution};
-use agewise_train::{Evaluation, Metric};
+use agewise_train::aggregation::{AggregatorState, Contribution, Rejected};
 use std::collections::BTreeMap;
 use std::time::Instant;
+
+/// A model, and the clients whose updates are in it.
+type Aggregated = (Vec<f32>, Vec<u32>);
 
 impl Driver {
     /// Aggregates the reports into the next model, and writes the end of the round to the ledger in one transaction.
@@ -33,18 +36,24 @@ impl Driver {
     ) -> Result<(), CoordinatorError> {
         let number = round.number();
         let reported = round.reported();
-        let enough = reported as u64 >= self.deps.config.params.round.min_reports;
+        let needed = self.deps.config.needed_reports(round.row.forced);
+        let enough = reported >= needed;
+        // Nobody has failed who was not given the time.
+        let is_cut_short = given_up.is_some() || self.has_goal(round);
         let mut end = RoundEnd {
             round: number,
-            committed: false,
+            outcome: RoundOutcome::Abandoned,
             seconds: 0.0,
             loss: None,
             accuracy: None,
             weights: Vec::new(),
+            failures: Vec::new(),
+            unreported: round.unreported(is_cut_short, |client| self.is_gone(client, now)),
             model: None,
             note: None,
         };
         let mut next = None;
+        let before = own(self.aggregator.state());
         let begun = Instant::now();
         let made = if given_up.is_some() {
             end.note = given_up;
@@ -52,54 +61,73 @@ impl Driver {
         } else if enough {
             // The driver answers no call while this takes its time; the status says why.
             self.publish_as(State::Aggregating, round.selected(), reported);
+            self.deps.shared.health.still_here();
             self.aggregate(round, &mut end)?
         } else {
-            let needed = self.deps.config.params.round.min_reports;
             end.note = Some(format!("{reported} reports, {needed} are needed for a model"));
             None
         };
-        if let Some(global) = made {
+        if let Some((global, contributors)) = made {
             let global = Global::new(number + 1, global);
-            let every = self.deps.config.params.model.eval_every;
-            let rounds = self.deps.config.params.round.rounds;
-            if every > 0 && ((number + 1).is_multiple_of(every) || number + 1 == rounds) {
-                let found = self.deps.task.evaluate_all(&global.values, self.deps.threads)?;
-                (end.loss, end.accuracy) = self.evaluation(&found);
+            match self.check_model(&global)? {
+                Ok((loss, accuracy)) => {
+                    (end.loss, end.accuracy) = (loss, accuracy);
+                    end.model = Some(self.deps.models.write(&global, &*self.aggregator)?);
+                    end.outcome = RoundOutcome::Committed;
+                    next = Some(global);
+                }
+                Err(why) => {
+                    end.outcome = RoundOutcome::Refused;
+                    let whose = self.names(contributors)?;
+                    end.note = Some(format!("{why}; it was made of the updates of {whose}"));
+                    // There is nothing to remember of a model that is not used.
+                    self.aggregator.load_state(before)?;
+                }
             }
-            end.model = Some(self.deps.models.write(&global, &*self.aggregator)?);
-            end.committed = true;
-            next = Some(global);
         }
         let aggregated = begun.elapsed();
         end.seconds =
             now.saturating_duration_since(round.announced).as_secs_f64() + aggregated.as_secs_f64();
         let sketches = self.sketches(round)?;
         let accepted = accepted(round, &sketches);
-        let policy_state = self.selection.finish(&accepted)?;
+        let failed = end.unreported.iter().filter(|(_, outcome)| outcome.is_failure());
+        let failed: Vec<u32> = failed.map(|&(client, _)| client).collect();
+        let policy_state = self.selection.finish(&accepted, &failed)?;
+        end.failures =
+            failed.iter().map(|&client| (client, self.selection.failures(client))).collect();
         self.deps.ledger.keep_sketches(number, &sketches)?;
         if !policy_state.is_empty() {
             self.deps.ledger.keep_policy_state(&policy_state)?;
         }
         self.deps.ledger.end_round(&end)?;
+        self.suspend_failing(&end)?;
         // From here on the round is over, whatever happens: the updates may be removed.
         self.deps.ledger.commit()?;
         let metrics = &self.deps.shared.metrics;
         metrics.end_round(&end, round.selected(), aggregated);
-        tracing::info!(
-            round = number,
-            committed = end.committed,
-            selected = round.selected(),
-            reported,
-            accuracy = end.accuracy,
-            seconds = end.seconds,
-            "over"
-        );
-        if let Some(note) = &end.note {
-            tracing::warn!(round = number, note, "not as it should be");
+        log_end(round, &end);
+        self.begin_next(round, &end, next)
+    }
+
+    /// Everything in memory that follows from a round that is over.
+    fn begin_next(
+        &mut self,
+        round: &Round<Aggregating>,
+        end: &RoundEnd,
+        next: Option<Global>,
+    ) -> Result<(), CoordinatorError> {
+        let number = end.round;
+        if end.outcome == RoundOutcome::Refused || !self.refused.is_empty() {
+            self.refused = self.deps.ledger.refused_rounds(number, STATUS_ROUNDS)?;
         }
+        let reports = round.members.values().filter_map(|member| member.report.as_ref());
+        reports.for_each(|report| self.norms.observe(report.norm));
         if let Some(calibrator) = &mut self.calibrator {
-            calibrator.observe(reported as u64);
+            // Those that were not waited for would have reported.
+            let surplus = end.unreported.iter().filter(|(_, outcome)| *outcome == Outcome::Surplus);
+            calibrator.observe((round.reported() + surplus.count()) as u64);
         }
+        self.without_model = if next.is_some() { 0 } else { self.without_model + 1 };
         if let Some(global) = next {
             self.global = global;
             self.prune = true;
@@ -112,16 +140,6 @@ impl Driver {
             self.phase = Phase::Idle { until: Instant::now() + self.deps.config.pause() };
         }
         Ok(())
-    }
-
-    /// Loss and accuracy, as far as the task has them.
-    fn evaluation(&self, found: &Evaluation) -> (Option<f64>, Option<f64>) {
-        let has_accuracy = self.deps.task.metric() == Metric::Accuracy;
-        let accuracy = has_accuracy.then(|| found.accuracy());
-        (
-            Some(found.loss()).filter(|loss| loss.is_finite()),
-            accuracy.filter(|found| found.is_finite()),
-        )
     }
 
     /// The sketches of the round's updates, if the policy needs them. An excluded update has none.
@@ -155,25 +173,33 @@ impl Driver {
         Ok(round.and_then(|round| round.selected_from(self.selection.clients())))
     }
 
-    /// The next model, if enough updates can be used. Notes weights, and updates that cannot be used.
+    /// The next model with the clients whose updates are in it, if enough updates can be used. Notes weights, and updates that
+    /// cannot be used.
     fn aggregate(
         &mut self,
         round: &Round<Aggregating>,
         end: &mut RoundEnd,
-    ) -> Result<Option<Vec<f32>>, CoordinatorError> {
+    ) -> Result<Option<Aggregated>, CoordinatorError> {
         let config = &self.deps.config;
         let picks = round.picks();
         let present = self.selected_from(round.number())?;
         let weights = self.selection.weigh(&picks, present.as_deref())?;
+        let most = config.params.updates.max_norm.among(&self.norms, &usable_norms(round));
         let mut members = Vec::new();
         let mut paths = Vec::new();
+        let mut unread = 0;
         for (pick, &weight) in picks.iter().zip(&weights) {
             let member = round.members.get(&pick.client);
             let report = member.and_then(|member| member.report.as_ref());
             let missing = match (report, member) {
                 (None, _) => Some("no report".to_string()),
-                (_, Some(Member { excluded: Some(why), .. })) => Some((*why).to_string()),
-                _ => None,
+                (_, Some(Member { excluded: Some(why), .. })) => {
+                    unread += 1;
+                    Some((*why).to_string())
+                }
+                (Some(report), _) => {
+                    most.filter(|&most| report.norm > most).map(|most| too_far(report.norm, most))
+                }
             };
             members.push(Contribution { client: pick.client, weight, missing });
             let sha256 = report.map_or(&[][..], |report| &report.sha256);
@@ -191,20 +217,57 @@ impl Driver {
             // It is there, and whole when the run last began: this is the disk's fault, not the update's.
             return Err(error);
         }
-        let unusable = taken.into_iter().filter_map(Result::err);
-        let unusable: Vec<String> =
-            unusable.filter(|why| awaited(why.client)).map(|why| why.to_string()).collect();
+        let needed = config.needed_reports(round.row.forced);
+        let contributors = members.iter().zip(&taken).filter(|(_, taken)| taken.is_ok());
+        let contributors: Vec<u32> = contributors.map(|(member, _)| member.client).collect();
+        let mut unusable = Vec::new();
+        for Rejected { client, why } in taken.into_iter().filter_map(Result::err) {
+            if awaited(client) {
+                unusable.push(format!("update of {}: {why}", self.names(vec![client])?));
+            }
+        }
+        // Those that the disk or an operator has taken away say nothing about the others.
+        let rejected = unusable.len() - unread;
         if !unusable.is_empty() {
             end.note = Some(unusable.join("; "));
         }
-        if (usable as u64) < config.params.round.min_reports {
+        if usable < needed {
+            if usable + rejected >= needed {
+                end.outcome = RoundOutcome::Refused;
+            }
             // The round makes no model, so there is nothing to remember of it.
             self.aggregator.load_state(before)?;
             return Ok(None);
         }
         end.weights = picks.iter().map(|pick| pick.client).zip(weights).collect();
-        Ok(Some(global))
+        Ok(Some((global, contributors)))
     }
+}
+
+/// Says how a round has ended.
+fn log_end(round: &Round<Aggregating>, end: &RoundEnd) {
+    tracing::info!(
+        round = end.round,
+        outcome = end.outcome.name(),
+        selected = round.selected(),
+        reported = round.reported(),
+        accuracy = end.accuracy,
+        seconds = end.seconds,
+        "over"
+    );
+    match &end.note {
+        Some(note) if end.outcome == RoundOutcome::Refused => {
+            tracing::error!(round = end.round, note, "refused: the run goes on with the old model");
+        }
+        Some(note) => tracing::warn!(round = end.round, note, "not as it should be"),
+        None => {}
+    }
+}
+
+/// The norms of the updates of a round that are whole.
+fn usable_norms(round: &Round<Aggregating>) -> Vec<f64> {
+    let whole = round.members.values().filter(|member| member.excluded.is_none());
+    whole.filter_map(|member| Some(member.report.as_ref()?.norm)).collect()
 }
 
 /// A copy of the state of an aggregator.

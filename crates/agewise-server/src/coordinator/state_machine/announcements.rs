@@ -49,6 +49,7 @@ impl Driver {
             interval,
             model_version: self.global.version,
             model_sha256: self.global.sha256.to_vec(),
+            back_off: Some(self.back_off(client)),
             ..Announcement::default()
         };
         let left = |until: Instant| millis(until.saturating_duration_since(now));

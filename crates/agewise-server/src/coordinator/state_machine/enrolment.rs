@@ -26,7 +26,7 @@ impl Driver {
         for client in self.deps.auth.load(self.deps.ledger.access()?) {
             self.exclude(client)?;
         }
-        Ok(())
+        self.read_suspended()
     }
 
     /// The first round that has not begun.
@@ -114,6 +114,8 @@ impl Driver {
                     waiting_since: self.selection.ages().waiting_since(client),
                     revoked: false,
                     revoked_from: None,
+                    failures: 0,
+                    eligible_from: 0,
                 };
                 self.deps.ledger.enrol(client, round, self.deps.settings, &row)?;
                 self.deps.auth.register(name, key, client, round);
@@ -131,6 +133,7 @@ impl Driver {
             waiting_since: self.waiting_since(client),
             task: Some(self.task_spec()?),
             seeds: self.commitment.clone(),
+            back_off: Some(self.back_off(client)),
         }))
     }
 

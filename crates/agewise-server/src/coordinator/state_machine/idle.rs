@@ -16,8 +16,9 @@ impl Driver {
     /// Whether enough clients are here for a round.
     pub(super) fn may_begin(&self) -> bool {
         let round = &self.deps.config.params.round;
-        let needed = if self.round_number() == 0 { round.clients } else { round.min_reports };
-        self.draining.is_none() && self.watchers.len() as u64 >= needed
+        let known = self.deps.config.min_reports;
+        let needed = if self.round_number() == 0 { round.clients as usize } else { known };
+        self.draining.is_none() && self.connected() >= needed
     }
 
     /// The earliest instant for the next round. Right after a start clients are on their way back, and those that are missing are waited for.
@@ -54,14 +55,14 @@ impl Driver {
         let mut invited = Vec::new();
         let mut present = None;
         if !rule.is_local() {
-            let mask = self.watchers.present(clients);
-            let cohort = self.selection.select(mask)?;
+            let mask = self.available();
+            let cohort = self.selection.select(&mask)?;
             row.forced = cohort.forced;
             invited.extend(cohort.picks());
             present = Some(mask);
         }
         let ages = self.selection.age_counts();
-        self.deps.ledger.begin_round(&row, present, ages)?;
+        self.deps.ledger.begin_round(&row, present.as_deref(), ages)?;
         if let Some(Commitment { chain, next_anchor, .. }) = &self.commitment {
             self.deps
                 .ledger

@@ -46,6 +46,7 @@ impl Driver {
                 Told::Refused
             }
         };
+        reply.back_off = Some(self.back_off(client));
         reply.outcome = told.into();
         let until = self.phase.round().map(|round| round.report_until);
         let left = until.map_or(0, |until| until.saturating_duration_since(now).as_millis());
@@ -126,6 +127,7 @@ impl Driver {
                 })?,
                 DrawSource::Seeded => seeded_draw(self.deps.config.seed(), round, client),
             };
+            self.check_back_off(client, round)?;
             if !rule.takes_part(round, client, age, drawn) {
                 let detail = format!("the draw of client {client} does not win at age {age}");
                 return Err(Refusal::new(Reason::Draw, detail));
@@ -140,7 +142,8 @@ impl Driver {
     pub(super) fn joining_is_over(&self, round: &Round<Joining>, now: Instant) -> bool {
         let is_full = round.selected() >= self.deps.config.max_cohort;
         // Where clients decide, another one may always come; those that were invited are known.
-        let is_complete = (!round.rule.is_local() || round.row.forced) && round.everyone_came();
+        let has_come = || round.everyone_came(|client| self.is_gone(client, now));
+        let is_complete = (!round.rule.is_local() || round.row.forced) && has_come();
         is_full || is_complete || now >= round.join_until
     }
 
@@ -177,7 +180,7 @@ impl Driver {
         &mut self,
         row: &RoundRow,
     ) -> Result<Option<(u32, Vec<bool>)>, CoordinatorError> {
-        let mut mask = self.watchers.present(self.selection.clients()).to_vec();
+        let mut mask = self.available();
         mask.iter_mut().skip(row.clients as usize).for_each(|place| *place = false);
         let client = self.selection.forced_client(&mask)?;
         Ok(client.map(|client| (client, mask)))

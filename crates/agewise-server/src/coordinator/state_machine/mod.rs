@@ -10,10 +10,12 @@ mod announcements;
 mod enrolment;
 mod idle;
 mod joining;
+mod model_check;
 mod recovery;
 mod requests;
 mod rollback;
 pub(crate) mod round;
+mod suspension;
 #[cfg(test)]
 mod tests;
 mod training;
@@ -34,10 +36,10 @@ use crate::config::CoordinatorConfig;
 use crate::crypto::seed_chain::{RoundSeed, SeedChains, narrow};
 use crate::protocol::{Commitment, ParticipationRule, State};
 use agewise_core::{Calibrator, Seed};
-use agewise_train::aggregation::Aggregator;
+use agewise_train::aggregation::{Aggregator, NormBound};
 use agewise_train::{Task, Threads};
 use round::{Joining, Round, RoundState, Training};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -135,6 +137,8 @@ pub(crate) struct Driver {
     calibrator: Option<Calibrator>,
     global: Global,
     aggregator: Box<dyn Aggregator>,
+    /// The norms of the last accepted updates, of rounds that are over.
+    norms: NormBound,
     phase: Phase,
     /// The seeds of the rounds, where draws are proven.
     seeds: Option<SeedChains>,
@@ -146,6 +150,8 @@ pub(crate) struct Driver {
     ledger_version: i64,
     /// Memory may differ from the ledger: it has to be loaded again before the next reply.
     is_stale: bool,
+    /// What was tried last could not be written.
+    is_failing: bool,
     watchers: Watchers,
     /// How clients decide, for so many of them and this interval.
     rule: Option<((u32, f64), Arc<ParticipationRule>)>,
@@ -153,6 +159,12 @@ pub(crate) struct Driver {
     outbox: Vec<Box<dyn FnOnce() + Send>>,
     notifications: PendingNotifications,
     warnings: Vec<String>,
+    /// What was refused in the last rounds.
+    refused: Vec<String>,
+    /// Clients that have failed too often, with the reasons.
+    suspended: BTreeMap<u32, String>,
+    /// Rounds since the last one that made a model.
+    without_model: u64,
     /// Models were added: old ones can go.
     prune: bool,
     /// Since when the coordinator wants to stop.
@@ -171,11 +183,10 @@ impl Driver {
 
     /// Answers until the run is over, or the service is gone, or it was told to stop.
     pub(crate) fn run(mut self, commands: &Receiver<Command>) {
-        let mut failed = false;
         loop {
             let now = Instant::now();
             let wait = self.next_deadline(now).saturating_duration_since(now);
-            let wait = if failed { wait.max(RETRY) } else { wait };
+            let wait = if self.is_failing { wait.max(RETRY) } else { wait };
             let first = match commands.recv_timeout(wait) {
                 Ok(command) => Some(command),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -184,13 +195,17 @@ impl Driver {
             let waiting = commands.try_iter().take(LARGEST_BATCH);
             let batch: Vec<Command> = first.into_iter().chain(waiting).collect();
             match self.work(batch) {
-                Ok(()) => failed = false,
+                Ok(()) => {
+                    self.is_failing = false;
+                    self.deps.shared.health.beat(None);
+                }
                 Err(error) => {
-                    if !failed {
+                    if !self.is_failing {
                         tracing::error!(%error, "cannot go on, trying again");
                     }
                     self.deps.shared.metrics.storage_failures.inc();
-                    failed = true;
+                    self.deps.shared.health.beat(Some(error.to_string()));
+                    self.is_failing = true;
                     self.begin_again(&error);
                 }
             }
@@ -216,6 +231,11 @@ impl Driver {
             self.notifications.everyone = true;
         }
         self.refresh()?;
+        if self.is_failing {
+            // Whether the ledger can be written again is known only by writing to it.
+            self.deps.ledger.set_fact("last-failure", &(self.deps.wall_clock)().to_le_bytes())?;
+            self.deps.ledger.commit()?;
+        }
         for command in questions {
             self.answer(command, Instant::now())?;
         }
@@ -246,7 +266,7 @@ impl Driver {
                 self.close_joining(round, now)?;
                 Ok(true)
             }
-            Phase::Training(round) if round.everyone_reported() || now >= round.report_until => {
+            Phase::Training(round) if self.reports_are_over(&round, now) => {
                 self.end_round(&round.close(), now)?;
                 Ok(true)
             }
@@ -377,7 +397,8 @@ impl Driver {
             selected: selected as u32,
             reported: reported as u32,
             interval: self.interval(),
-            warnings: self.warnings.clone(),
+            without_model: self.without_model,
+            warnings: self.all_warnings(),
         };
         self.deps.shared.publish(live);
     }

@@ -1,5 +1,6 @@
 //! From the ledger to a driver: at the start, and after something went wrong.
 
+use super::requests::STATUS_ROUNDS;
 use super::round::{Member, Round, RoundState, Windows};
 use super::watchers::Watchers;
 use super::{Driver, DriverDeps, PendingNotifications, Phase, RECONNECT_GRACE};
@@ -11,8 +12,8 @@ use crate::coordinator::storage::models::{Global, Newest};
 use crate::coordinator::uploads::stored_checksum;
 use crate::crypto::seed_chain::{self, SeedChains};
 use crate::protocol;
-use agewise_core::{Calibrator, PolicyVariant, Report, Reports};
-use agewise_train::aggregation::Aggregator;
+use agewise_core::{Calibrator, FailedClient, PolicyVariant, Report, Reports};
+use agewise_train::aggregation::{Aggregator, NormBound, WINDOW};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,6 +24,10 @@ struct Recovered {
     calibrator: Option<Calibrator>,
     global: Global,
     aggregator: Box<dyn Aggregator>,
+    norms: NormBound,
+    refused: Vec<String>,
+    without_model: u64,
+    suspended: BTreeMap<u32, String>,
     phase: Phase,
     announced_interval: f64,
     warnings: Vec<String>,
@@ -38,6 +43,10 @@ impl Driver {
             calibrator,
             global,
             aggregator,
+            norms,
+            refused,
+            without_model,
+            suspended,
             phase,
             announced_interval,
             warnings,
@@ -48,17 +57,22 @@ impl Driver {
             announced_interval,
             ledger_version: deps.ledger.version()?,
             is_stale: false,
+            is_failing: false,
             deps,
             selection,
             calibrator,
             global,
             aggregator,
+            norms,
             phase,
             watchers: Watchers::default(),
             rule: None,
             outbox: Vec::new(),
             notifications: PendingNotifications::default(),
             warnings,
+            refused,
+            without_model,
+            suspended,
             prune: true,
             draining: None,
             notified_end: HashSet::new(),
@@ -94,6 +108,8 @@ impl Driver {
         let Recovered { mut warnings, .. } = recovered;
         (self.selection, self.calibrator) = (recovered.selection, recovered.calibrator);
         (self.global, self.aggregator) = (recovered.global, recovered.aggregator);
+        (self.norms, self.refused) = (recovered.norms, recovered.refused);
+        (self.without_model, self.suspended) = (recovered.without_model, recovered.suspended);
         (self.phase, self.announced_interval) = (recovered.phase, recovered.announced_interval);
         self.commit_to_seeds();
         // The same thing may be found again each time.
@@ -129,6 +145,12 @@ fn recover(deps: &mut DriverDeps) -> Result<Recovered, CoordinatorError> {
     }
     deps.auth.draw(round, open.as_ref().and_then(|(row, _)| row.seed));
     let (global, aggregator) = load_model(deps, &mut warnings)?;
+    let mut norms = NormBound::default();
+    deps.ledger.last_norms(round, WINDOW)?.into_iter().for_each(|norm| norms.observe(norm));
+    let refused = deps.ledger.refused_rounds(round, STATUS_ROUNDS)?;
+    let without_model = deps.ledger.rounds_without_model()?;
+    deps.ledger.reinstated_from(round)?;
+    let suspended = deps.ledger.suspended()?.into_iter().collect();
     let config = &deps.config;
     let calibrator = if config.params.round.calibrate {
         let round = &config.params.round;
@@ -152,7 +174,19 @@ fn recover(deps: &mut DriverDeps) -> Result<Recovered, CoordinatorError> {
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
-    Ok(Recovered { selection, calibrator, global, aggregator, phase, announced_interval, warnings })
+    Ok(Recovered {
+        selection,
+        calibrator,
+        global,
+        aggregator,
+        norms,
+        refused,
+        without_model,
+        suspended,
+        phase,
+        announced_interval,
+        warnings,
+    })
 }
 
 /// The clients and the policy as they were at the beginning of a round, which may be under way.
@@ -184,9 +218,16 @@ fn load_selection(
             reports.record(&Report { sketch: Some(&sketch), ..Report::plain(client) });
         }
     }
+    let failed = (0..).zip(rows).filter(|(_, row)| row.failures > 0);
+    let failed = failed.map(|(client, row)| FailedClient {
+        client,
+        in_a_row: row.failures,
+        eligible_from: row.eligible_from,
+    });
+    let failed = failed.collect();
     let policy = deps.ledger.policy_state()?;
     let clients = (0..).zip(rows).zip(&sizes).map(client).collect();
-    let state = SelectionState { round, is_open: open.is_some(), clients, reports, policy };
+    let state = SelectionState { round, is_open: open.is_some(), clients, reports, failed, policy };
     let mut selection = Selection::new(&deps.config, state)?;
     if let Some((row, _)) = open {
         let seed = row.seed.as_ref().map_or(deps.config.seed(), seed_chain::narrow);
@@ -286,7 +327,7 @@ fn resume_round(
     }
     // A backup that was restored does not have this folder.
     deps.updates.begin(round)?;
-    let inside = [Outcome::Invited, Outcome::Selected, Outcome::Reported];
+    let inside = [Outcome::Invited, Outcome::Selected, Outcome::Reported, Outcome::Refused];
     let mut members = BTreeMap::new();
     for join in joins.into_iter().filter(|join| inside.contains(&join.outcome)) {
         let JoinRow { client, age, draws, outcome, report } = join;
@@ -311,8 +352,8 @@ fn resume_round(
             let what = format!("round {round}: the stored update of client {client} is damaged");
             warnings.push(format!("{what}: it counts as reported, and is left out of the model"));
         }
-        let fetches = 0;
-        members.insert(client, Member { age, draws, joined, report, excluded, fetches });
+        let (refused, fetches) = (outcome == Outcome::Refused, 0);
+        members.insert(client, Member { age, draws, joined, report, excluded, refused, fetches });
     }
     // As it was announced, also if this start has other settings.
     let config = announced_config(deps, row.settings)?;

@@ -1,11 +1,12 @@
 //! Replies to the commands of clients and operators.
 
 use super::round::Member;
-use super::{Driver, Phase};
+use super::{Driver, Phase, RECONNECT_GRACE};
 use crate::config::DrawSource;
 use crate::coordinator::command::{Command, Subscription};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::refusal::{CallError, Reason, Refusal};
+use crate::coordinator::storage::ledger::RoundOutcome;
 use crate::coordinator::storage::models::Global;
 use crate::native;
 use crate::protocol::{
@@ -20,8 +21,8 @@ use tokio::sync::oneshot;
 pub(super) const MOST_SAMPLES: u64 = 1 << 53;
 /// How often a client may fetch the model of a round: connections break now and then.
 const MOST_FETCHES: u32 = 16;
-/// Rounds in a status.
-const STATUS_ROUNDS: u32 = 20;
+/// The rounds that a status is about.
+pub(super) const STATUS_ROUNDS: u32 = 20;
 
 /// The outer error is the coordinator's, the inner one the client's.
 pub(super) type Answer<T> = Result<Result<T, CallError>, CoordinatorError>;
@@ -44,6 +45,10 @@ impl Driver {
             }
             Command::Unwatch { client, token } => {
                 self.watchers.end_stream(client, token);
+                if self.watchers.len() == 0 && self.phase.round().is_some() {
+                    // All of them at once: more likely the network than each of them. They may come back as after a start.
+                    self.reconnect_deadline = Some(now + RECONNECT_GRACE);
+                }
             }
             Command::Join { request, drawn, reply } => {
                 let answer = self.join(&request, drawn, now)?;
@@ -220,7 +225,7 @@ impl Driver {
             history: history
                 .map(|row| RoundSummary {
                     round: row.round,
-                    committed: row.committed,
+                    committed: row.outcome == RoundOutcome::Committed,
                     available: row.available,
                     selected: row.selected,
                     reported: row.reported,
@@ -230,10 +235,16 @@ impl Driver {
                     accuracy: row.accuracy,
                     loss: row.loss,
                     seconds: row.seconds,
+                    outcome: row.outcome.name().to_string(),
+                    note: row.note.unwrap_or_default(),
                 })
                 .collect(),
             ages: ages.map(|(age, clients)| AgeCount { age, clients }).collect(),
-            warnings: self.warnings.clone(),
+            warnings: {
+                let mut all = self.deps.shared.health.stops_the_run(self.state());
+                all.append(&mut self.all_warnings());
+                all
+            },
             sessions_taken_over: self.deps.shared.metrics.sessions_taken_over.get(),
         })
     }

@@ -1,7 +1,7 @@
 //! A round as a typed sequence of phases: joining, training, aggregating. What a phase does not allow does not compile.
 
 use crate::config::CoordinatorConfig;
-use crate::coordinator::storage::ledger::{ReportRow, RoundRow};
+use crate::coordinator::storage::ledger::{Outcome, ReportRow, RoundRow};
 use crate::protocol::ParticipationRule;
 use agewise_core::Pick;
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub(crate) struct Member {
     pub(crate) report: Option<ReportRow>,
     /// Why its update is left out, although it is credited: damaged since, or the client was revoked.
     pub(crate) excluded: Option<&'static str>,
+    /// Whether an update of it was refused in this round, so that it is not waited for. Another one may still come.
+    pub(crate) refused: bool,
     /// How often it has fetched the model.
     pub(crate) fetches: u32,
 }
@@ -38,7 +40,8 @@ pub(crate) struct Member {
 impl Member {
     /// A client that is wanted and has not come yet.
     pub(crate) fn invited(age: u64, draws: u32) -> Self {
-        Self { age, draws, joined: false, report: None, excluded: None, fetches: 0 }
+        let (report, excluded) = (None, None);
+        Self { age, draws, joined: false, report, excluded, refused: false, fetches: 0 }
     }
 }
 
@@ -143,9 +146,10 @@ impl Round<Joining> {
         self.report_until = now + windows.report;
     }
 
-    /// Whether every client that was invited has come.
-    pub(crate) fn everyone_came(&self) -> bool {
-        !self.members.is_empty() && self.members.values().all(|member| member.joined)
+    /// Whether every client that was invited has come, or is gone.
+    pub(crate) fn everyone_came(&self, is_gone: impl Fn(u32) -> bool) -> bool {
+        let has_come = |(&client, member): (&u32, &Member)| member.joined || is_gone(client);
+        !self.members.is_empty() && self.members.iter().all(has_come)
     }
 
     /// No other client may join.
@@ -160,9 +164,12 @@ impl Round<Training> {
         Self { round, phase: PhantomData }
     }
 
-    /// Whether every report that is awaited has come.
-    pub(crate) fn everyone_reported(&self) -> bool {
-        self.members.values().all(|member| !member.joined || member.report.is_some())
+    /// Whether no report is awaited any more: each member has reported, was refused, or is gone.
+    pub(crate) fn is_settled(&self, is_gone: impl Fn(u32) -> bool) -> bool {
+        let settled = |(&client, member): (&u32, &Member)| {
+            !member.joined || member.report.is_some() || member.refused || is_gone(client)
+        };
+        self.members.iter().all(settled)
     }
 
     /// No report counts any more.
@@ -172,6 +179,22 @@ impl Round<Training> {
 }
 
 impl Round<Aggregating> {
+    /// What became of the members that have not reported; `has_goal` says that the round has ended because enough others have.
+    pub(crate) fn unreported(
+        &self,
+        has_goal: bool,
+        is_gone: impl Fn(u32) -> bool,
+    ) -> Vec<(u32, Outcome)> {
+        let outcome = |client, member: &Member| match member {
+            Member { refused: true, .. } => Outcome::Refused,
+            _ if is_gone(client) => Outcome::Gone,
+            Member { joined: true, .. } if has_goal => Outcome::Surplus,
+            _ => Outcome::Missing,
+        };
+        let open = self.members.iter().filter(|(_, member)| member.report.is_none());
+        open.map(|(&client, member)| (client, outcome(client, member))).collect()
+    }
+
     /// The cohort as the core weighs it.
     pub(crate) fn picks(&self) -> Vec<Pick> {
         let joined = self.members.iter().filter(|(_, member)| member.joined);

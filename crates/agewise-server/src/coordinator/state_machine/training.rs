@@ -2,15 +2,34 @@
 
 use super::Driver;
 use super::requests::{Answer, MOST_SAMPLES};
-use super::round::Member;
+use super::round::{Member, Round, RoundState, Training};
 use crate::coordinator::command::UploadDecision;
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::refusal::{Reason, Refusal};
 use crate::coordinator::storage::ledger::{Outcome, ReportRow};
 use crate::coordinator::uploads::UploadSpec;
 use crate::protocol::{ReportHeader, ReportReply, report_reply};
+use std::time::Instant;
 
 impl Driver {
+    /// Whether the round ends: enough have reported, or no member is awaited any more, or its time is over.
+    pub(super) fn reports_are_over(&self, round: &Round<Training>, now: Instant) -> bool {
+        self.has_goal(round)
+            || now >= round.report_until
+            || round.is_settled(|client| self.is_gone(client, now))
+    }
+
+    /// Whether as many have reported as a round needs.
+    pub(super) fn has_goal(&self, round: &RoundState) -> bool {
+        let goal = self.deps.config.params.round.goal_reports;
+        goal > 0 && round.reported() as u64 >= goal
+    }
+
+    /// Whether a client has hung up. After a start, and when all have hung up at once, they have some time to come back.
+    pub(super) fn is_gone(&self, client: u32, now: Instant) -> bool {
+        !self.watchers.has(client) && self.reconnect_deadline.is_none_or(|until| now >= until)
+    }
+
     pub(super) fn begin_report(&mut self, header: &ReportHeader) -> Answer<UploadDecision> {
         if let Err(error) = self.check_client(header.client, &header.run) {
             return Ok(Err(error));
@@ -19,13 +38,13 @@ impl Driver {
             return Ok(Ok(UploadDecision::Reply(reply)));
         }
         if let Err(refusal) = self.check_header(header) {
-            return Ok(Ok(UploadDecision::Reply(self.refuse_report(header, &refusal)?)));
+            return Ok(Ok(UploadDecision::Reply(self.refuse_update(header, &refusal)?)));
         }
         Ok(Ok(UploadDecision::Receive(UploadSpec {
             place: self.deps.updates.place(header.round, header.client, &header.sha256),
             global: self.global.values.clone(),
             sha256: header.sha256.clone(),
-            max_norm: self.deps.config.params.updates.max_norm,
+            max_norm: self.deps.config.params.updates.max_norm.bound(&self.norms),
         })))
     }
 
@@ -99,8 +118,12 @@ impl Driver {
                 }
                 Ok(Some(ReportReply {
                     outcome: report_reply::Outcome::Late.into(),
-                    why: format!("round {round} is over, this is round {now}"),
+                    why: match outcome {
+                        Outcome::Surplus => format!("round {round} had enough reports"),
+                        _ => format!("round {round} is over, this is round {now}"),
+                    },
                     waiting_since: self.waiting_since(client),
+                    back_off: Some(self.back_off(client)),
                 }))
             }
             _ => {
@@ -115,6 +138,7 @@ impl Driver {
             outcome: report_reply::Outcome::Accepted.into(),
             why: String::new(),
             waiting_since: self.waiting_since(client),
+            back_off: Some(self.back_off(client)),
         }
     }
 
@@ -129,7 +153,24 @@ impl Driver {
             outcome: report_reply::Outcome::Refused.into(),
             why: refusal.to_string(),
             waiting_since: self.waiting_since(header.client),
+            back_off: Some(self.back_off(header.client)),
         })
+    }
+
+    /// Refuses an update that was awaited: the round does not wait for this client any more.
+    fn refuse_update(
+        &mut self,
+        header: &ReportHeader,
+        refusal: &Refusal,
+    ) -> Result<ReportReply, CoordinatorError> {
+        let is_now = header.round == self.round_number();
+        let round = self.phase.round_mut().filter(|_| is_now);
+        let member = round.and_then(|round| round.members.get_mut(&header.client));
+        if let Some(member) = member.filter(|member| member.joined) {
+            member.refused = true;
+            self.deps.ledger.refused(header.round, header.client)?;
+        }
+        self.refuse_report(header, refusal)
     }
 
     /// Credits a client whose update is on disk, unless the round has ended in the meantime.
@@ -140,7 +181,7 @@ impl Driver {
     ) -> Result<ReportReply, CoordinatorError> {
         let norm = match taken {
             Ok(norm) => norm,
-            Err(refusal) => return self.refuse_report(header, &refusal),
+            Err(refusal) => return self.refuse_update(header, &refusal),
         };
         if let Some(reply) = self.report_is_over(header)? {
             return Ok(reply);

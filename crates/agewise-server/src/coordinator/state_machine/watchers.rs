@@ -24,6 +24,11 @@ impl Watchers {
         self.by_client.len()
     }
 
+    /// Whether a client listens, as far as is known.
+    pub(super) fn has(&self, client: u32) -> bool {
+        self.by_client.contains_key(&client)
+    }
+
     /// Whether a client listens on a stream that lives.
     pub(super) fn is_listening(&self, client: u32) -> bool {
         self.by_client.get(&client).is_some_and(|watcher| !watcher.sender.is_closed())

@@ -138,8 +138,8 @@ async fn a_forced_round_survives_a_restart() {
     let crowd = Raw::crowd(&site.url, &["a", "b"]).await;
     site.until("SELECT COUNT(*) FROM joins WHERE outcome = 'invited'", 1).await;
     let called = site.count("SELECT client FROM joins WHERE outcome = 'invited'") as u32;
-    drop(crowd);
     site.close().await;
+    drop(crowd);
 
     params.round.join_seconds = 20.0;
     let site = Site::open(params, 4).await;
@@ -240,8 +240,8 @@ async fn unbiased_weights_follow_from_those_who_were_connected() {
     raw.join(0).await;
     raw.report(0, 0, 1.0).await;
     site.until("SELECT COUNT(*) FROM rounds WHERE round = 1 AND available = 2", 1).await;
-    drop(crowd);
     site.close().await;
+    drop(crowd);
 
     let site = Site::open(params, 4).await;
     let mut crowd = Raw::crowd(&site.url, &["a", "b", "c"]).await;

@@ -70,9 +70,10 @@ async fn a_damaged_update_is_excluded_and_its_client_stays_credited() {
         crowd[0].report(0, 0, 8.0).await;
         crowd[1].report(0, 0, 2.0).await;
         let victim = crowd[0].client;
-        drop(crowd);
         let updates = site.state.join("updates/0");
+        // While all are still there: the round would end without those that hang up.
         site.close().await;
+        drop(crowd);
         let mut files = fs::read_dir(updates).unwrap().map(|entry| entry.unwrap().path());
         let start = format!("{victim}-");
         let file =
@@ -145,9 +146,9 @@ async fn a_damaged_model_in_the_middle_of_a_round() {
         raw.join(1).await;
     }
     crowd[0].report(1, 1, 3.0).await;
-    drop(crowd);
     let newest = site.state.join("models/00000001.safetensors");
     site.close().await;
+    drop(crowd);
     Damage::Flipped.remove(&newest);
 
     let site = Site::open(params, PARAMETERS).await;

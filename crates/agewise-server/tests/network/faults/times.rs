@@ -1,7 +1,7 @@
 //! Clocks that jump, and a ledger that is locked by another process.
 
 use crate::common::raw_client::{RawClient, identity};
-use crate::common::site::{PATIENCE, Site, settings};
+use crate::common::site::{PATIENCE, Site, eventually, settings};
 use crate::common::{folder, ledger};
 use crate::faults::raw::Raw;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -98,4 +98,34 @@ async fn a_locked_ledger_delays_everything_and_loses_nothing() {
     let names: i64 =
         holder.query_row("SELECT COUNT(*) FROM clients", [], |row| row.get(0)).unwrap();
     assert_eq!(names, 1);
+}
+
+/// Every place that people and programs look at says that the ledger cannot be written, until it can be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_ledger_shows_in_health_status_page_and_metrics() {
+    let mut params = settings(&folder("faults-locked"), 3, 1);
+    params.round.rounds = 0;
+    let site = Site::open(params.clone(), 4).await;
+    let first = Raw::enrol(&site.url, "first").await;
+    assert!(site.get("/readyz").await.contains("ready\n"));
+    let holder = ledger(&params.state);
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let calls = first.calls.clone();
+    let second = tokio::spawn(async move {
+        RawClient::enrol_over(calls, "second", &identity("second"), None).await
+    });
+    let not_ready = async || site.get("/readyz").await.contains("503 Service Unavailable");
+    eventually("the coordinator is not ready", not_ready).await;
+    let is_said = |text: &str| text.contains("the disk or the ledger fails");
+    let warnings = site.status().await.warnings;
+    assert!(warnings.iter().any(|warning| is_said(warning)), "{warnings:?}");
+    assert!(is_said(&site.get("/live").await));
+    assert_eq!(site.metric("agewise_ready").await, 0.0);
+    assert!(site.metric("agewise_warnings").await >= 1.0);
+    holder.execute_batch("ROLLBACK").unwrap();
+    drop(tokio::time::timeout(PATIENCE, second).await.unwrap());
+    eventually("it is ready again", async || site.get("/readyz").await.contains("200 OK")).await;
+    assert_eq!(site.metric("agewise_ready").await, 1.0);
+    assert_eq!(site.status().await.warnings, Vec::<String>::new());
+    site.close().await;
 }

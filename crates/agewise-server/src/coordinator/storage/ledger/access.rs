@@ -100,11 +100,17 @@ impl Ledger {
         Ok(())
     }
 
+    /// The name of a client.
+    pub(crate) fn client_name(&self, client: u32) -> Result<String> {
+        let mut query = self.db.prepare_cached("SELECT name FROM clients WHERE client = ?1")?;
+        query.query_row([client], |row| row.get(0))
+    }
+
     /// All clients, by number.
     pub(crate) fn clients(&self) -> Result<Vec<ClientRow>> {
         let mut query = self.db.prepare(
             "SELECT name, key, samples, waiting_since, revoked, revoked_from,
-               COALESCE((SELECT MAX(since) FROM keys WHERE keys.client = clients.client), 0), client
+               COALESCE((SELECT MAX(since) FROM keys WHERE keys.client = clients.client), 0), client, failures, eligible_from
              FROM clients ORDER BY client",
         )?;
         let mut next = 0i64;
@@ -122,6 +128,8 @@ impl Ledger {
                 revoked: row.get(4)?,
                 revoked_from: row.get::<_, Option<i64>>(5)?.map(|round| round as u64),
                 key_since: row.get::<_, i64>(6)? as u64,
+                failures: row.get(8)?,
+                eligible_from: row.get(9)?,
             })
         };
         query.query_map([], row)?.collect()

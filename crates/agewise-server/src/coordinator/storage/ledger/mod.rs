@@ -13,6 +13,7 @@ mod queries;
 mod rollbacks;
 mod rounds;
 mod rows;
+mod suspensions;
 
 pub(crate) use access::{AccessRows, TokenRow};
 pub(crate) use history::{PastClient, PastJoin, PastRound};
@@ -20,8 +21,10 @@ pub(crate) use migrations::{OLDEST, SCHEMA};
 pub(crate) use queries::{RefusedCall, RoundSummary, WaitingClient};
 pub(crate) use rollbacks::Rollback;
 pub(crate) use rows::{
-    ClientRow, JoinRow, ModelRow, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow,
+    ClientRow, JoinRow, ModelRow, NewJoin, Outcome, ReportRow, RoundEnd, RoundOutcome, RoundRow,
 };
+
+pub(crate) use suspensions::PastSuspension;
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};

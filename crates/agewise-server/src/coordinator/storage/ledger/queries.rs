@@ -2,7 +2,7 @@
 //!
 //! A run may have a million rounds, so each question is about its last ones only.
 
-use super::Ledger;
+use super::{Ledger, RoundOutcome};
 use rusqlite::{Error, Result, Row};
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RoundSummary {
     pub(crate) round: u64,
-    pub(crate) committed: bool,
+    pub(crate) outcome: RoundOutcome,
     pub(crate) interval: f64,
     pub(crate) available: u32,
     pub(crate) selected: u32,
@@ -21,6 +21,8 @@ pub(crate) struct RoundSummary {
     pub(crate) seconds: f64,
     pub(crate) loss: Option<f64>,
     pub(crate) accuracy: Option<f64>,
+    /// What was not as it should be.
+    pub(crate) note: Option<String>,
 }
 
 /// A client and what it has done so far.
@@ -62,14 +64,15 @@ impl Ledger {
 
     /// The last rounds that are over, newest first.
     pub(crate) fn history(&self, limit: u32) -> Result<Vec<RoundSummary>> {
-        let mut query = self.db.prepare_cached(
-            "SELECT round, state, interval, available, selected, reported, late, refused, forced, seconds, loss, accuracy
-             FROM rounds WHERE state IN ('committed', 'abandoned') ORDER BY round DESC LIMIT ?1",
-        )?;
+        let mut query = self.db.prepare_cached(&format!(
+            "SELECT round, state, interval, available, selected, reported, late, refused, forced, seconds, loss, accuracy, note
+             FROM rounds WHERE {} ORDER BY round DESC LIMIT ?1",
+            RoundOutcome::IS_OVER
+        ))?;
         let row = |row: &Row<'_>| {
             Ok(RoundSummary {
                 round: row.get::<_, i64>(0)? as u64,
-                committed: row.get::<_, String>(1)? == "committed",
+                outcome: RoundOutcome::from_name(&row.get::<_, String>(1)?),
                 interval: row.get(2)?,
                 available: row.get(3)?,
                 selected: row.get(4)?,
@@ -80,9 +83,31 @@ impl Ledger {
                 seconds: row.get::<_, Option<f64>>(9)?.unwrap_or(0.0),
                 loss: row.get(10)?,
                 accuracy: row.get(11)?,
+                note: row.get(12)?,
             })
         };
         query.query_map([limit], row)?.collect()
+    }
+
+    /// What is on record about those of so many rounds before one whose model was refused, oldest first.
+    pub(crate) fn refused_rounds(&self, before: u64, rounds: u32) -> Result<Vec<String>> {
+        let mut query = self.db.prepare_cached(
+            "SELECT round, note FROM rounds WHERE state = 'refused' AND round BETWEEN ?1 - ?2 AND ?1 ORDER BY round",
+        )?;
+        let row = |row: &Row<'_>| {
+            let (round, note): (i64, Option<String>) = (row.get(0)?, row.get(1)?);
+            Ok(format!("round {round} was refused: {}", note.unwrap_or_default()))
+        };
+        query.query_map([before as i64, i64::from(rounds)], row)?.collect()
+    }
+
+    /// How many rounds are over since the last one that made a model.
+    pub(crate) fn rounds_without_model(&self) -> Result<u64> {
+        let is_over = RoundOutcome::IS_OVER;
+        let query = format!(
+            "SELECT COUNT(*) FROM rounds WHERE {is_over} AND round > COALESCE((SELECT MAX(round) FROM rounds WHERE state = 'committed'), -1)"
+        );
+        self.db.query_row(&query, [], |row| row.get::<_, i64>(0)).map(|rounds| rounds as u64)
     }
 
     /// Clients by age at the beginning of the last rounds: (round, age, clients), in order.

@@ -1,6 +1,8 @@
 //! Rounds, from the announcement to the end, with everyone in them.
 
-use super::{JoinRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundRow, insert_model};
+use super::{
+    JoinRow, Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundOutcome, RoundRow, insert_model,
+};
 use crate::crypto::vrf::DRAW_VERSION;
 use rusqlite::{OptionalExtension, Result, Row, params};
 
@@ -105,8 +107,9 @@ impl Ledger {
 
     /// How many rounds are over.
     pub(crate) fn rounds_over(&self) -> Result<u64> {
-        let query = "SELECT COALESCE(MAX(round) + 1, 0) FROM rounds WHERE state IN ('committed', 'abandoned')";
-        self.db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|rounds| rounds as u64)
+        let is_over = RoundOutcome::IS_OVER;
+        let query = format!("SELECT COALESCE(MAX(round) + 1, 0) FROM rounds WHERE {is_over}");
+        self.db.query_row(&query, [], |row| row.get::<_, i64>(0)).map(|rounds| rounds as u64)
     }
 
     /// Adds a client to a round, or changes its outcome.
@@ -152,12 +155,21 @@ impl Ledger {
         Ok(())
     }
 
+    /// Notes that an update of a member of the round under way was refused.
+    pub(crate) fn refused(&mut self, round: u64, client: u32) -> Result<()> {
+        let mut query = self.write()?.prepare_cached(
+            "UPDATE joins SET outcome = 'refused' WHERE round = ?1 AND client = ?2 AND outcome = 'selected'",
+        )?;
+        query.execute(params![round as i64, client])?;
+        Ok(())
+    }
+
     /// Notes that a report came after its round was over; whether it was awaited at all.
     pub(crate) fn late(&mut self, round: u64, client: u32) -> Result<bool> {
         let db = self.write()?;
         let changed = db
             .prepare_cached(
-                "UPDATE joins SET outcome = 'late' WHERE round = ?1 AND client = ?2 AND outcome = 'missing'",
+                "UPDATE joins SET outcome = 'late' WHERE round = ?1 AND client = ?2 AND outcome IN ('missing', 'gone')",
             )?
             .execute(params![round as i64, client])?;
         if changed > 0 {
@@ -184,13 +196,20 @@ impl Ledger {
     pub(crate) fn end_round(&mut self, end: &RoundEnd) -> Result<()> {
         let db = self.write()?;
         let round = end.round as i64;
+        let mut query = db.prepare_cached(
+            "UPDATE joins SET outcome = ?3 WHERE round = ?1 AND client = ?2 AND outcome IN ('invited', 'selected')",
+        )?;
+        for (client, outcome) in &end.unreported {
+            query.execute(params![round, client, outcome.name()])?;
+        }
+        // Those that were revoked in the meantime are members no longer.
         db.execute(
-            "UPDATE clients SET missing = missing + 1 WHERE client IN
-               (SELECT client FROM joins WHERE round = ?1 AND outcome IN ('invited', 'selected'))",
+            "UPDATE joins SET outcome = 'missing' WHERE round = ?1 AND outcome IN ('invited', 'selected')",
             [round],
         )?;
         db.execute(
-            "UPDATE joins SET outcome = 'missing' WHERE round = ?1 AND outcome IN ('invited', 'selected')",
+            "UPDATE clients SET missing = missing + 1 WHERE client IN
+               (SELECT client FROM joins WHERE round = ?1 AND outcome IN ('missing', 'gone', 'refused'))",
             [round],
         )?;
         let mut query =
@@ -198,17 +217,28 @@ impl Ledger {
         for (client, weight) in &end.weights {
             query.execute(params![round, client, weight])?;
         }
+        db.execute(
+            "UPDATE clients SET failures = 0, eligible_from = 0 WHERE failures > 0 AND client IN
+               (SELECT client FROM joins WHERE round = ?1 AND outcome = 'reported')",
+            [round],
+        )?;
+        let mut query = db.prepare_cached(
+            "UPDATE clients SET failures = ?2, eligible_from = ?3 WHERE client = ?1",
+        )?;
+        for (client, failures) in &end.failures {
+            query.execute(params![client, failures.in_a_row(), failures.eligible_from() as i64])?;
+        }
         if let Some(model) = &end.model {
             insert_model(db, model)?;
         }
         db.execute(
             "UPDATE rounds SET state = ?2, seconds = ?3, loss = ?4, accuracy = ?5, note = ?6,
-               selected = (SELECT COUNT(*) FROM joins WHERE round = ?1 AND outcome IN ('reported', 'missing')),
+               selected = (SELECT COUNT(*) FROM joins WHERE round = ?1 AND outcome IN ('reported', 'missing', 'gone', 'refused', 'surplus')),
                reported = (SELECT COUNT(*) FROM joins WHERE round = ?1 AND outcome = 'reported')
              WHERE round = ?1",
             params![
                 round,
-                if end.committed { "committed" } else { "abandoned" },
+                end.outcome.name(),
                 end.seconds,
                 end.loss,
                 end.accuracy,
@@ -216,6 +246,26 @@ impl Ledger {
             ],
         )?;
         Ok(())
+    }
+
+    /// The norms of the last so many updates that were accepted before a round, in the order of rounds and clients.
+    pub(crate) fn last_norms(&self, round: u64, limit: usize) -> Result<Vec<f64>> {
+        let mut query = self.db.prepare_cached(
+            "SELECT norm FROM joins WHERE round < ?1 AND outcome = 'reported' ORDER BY round DESC, client DESC LIMIT ?2",
+        )?;
+        let norms = query.query_map(params![round as i64, limit as i64], |row| row.get(0))?;
+        let mut norms = norms.collect::<Result<Vec<f64>>>()?;
+        norms.reverse();
+        Ok(norms)
+    }
+
+    /// Loss and accuracy of the last model before a version that was evaluated.
+    pub(crate) fn last_evaluation(&self, version: u64) -> Result<Option<(f64, Option<f64>)>> {
+        let mut query = self.db.prepare_cached(
+            "SELECT loss, accuracy FROM rounds WHERE round < ?1 AND state = 'committed' AND loss IS NOT NULL
+             ORDER BY round DESC LIMIT 1",
+        )?;
+        query.query_row([version as i64], |row| Ok((row.get(0)?, row.get(1)?))).optional()
     }
 
     /// The round under way trains this version from now on.
@@ -227,11 +277,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// The number of reports of each round that is over, in order.
+    /// The number of reports of each round that is over, in order, with those that were not waited for.
     pub(crate) fn report_counts(&self) -> Result<Vec<u64>> {
-        let mut query = self.db.prepare(
-            "SELECT reported FROM rounds WHERE state IN ('committed', 'abandoned') ORDER BY round",
-        )?;
+        let is_over = RoundOutcome::IS_OVER;
+        let query = format!(
+            "SELECT reported + (SELECT COUNT(*) FROM joins WHERE joins.round = rounds.round AND outcome = 'surplus')
+             FROM rounds WHERE {is_over} ORDER BY round"
+        );
+        let mut query = self.db.prepare(&query)?;
         query.query_map([], |row| row.get::<_, i64>(0).map(|count| count as u64))?.collect()
     }
 }

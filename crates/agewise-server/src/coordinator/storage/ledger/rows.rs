@@ -2,6 +2,8 @@
 
 use crate::crypto::PublicKey;
 use crate::crypto::seed_chain::RoundSeed;
+use agewise_core::Failures;
+use serde::Serialize;
 
 /// The outcome of a client in a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,12 @@ pub(crate) enum Outcome {
     Reported,
     /// It was in the cohort, and nothing came.
     Missing,
+    /// It was in the cohort, and hung up before its report was there.
+    Gone,
+    /// It was in the cohort, and its update was refused.
+    Refused,
+    /// It was in the cohort, and enough others had reported: it was not waited for.
+    Surplus,
     /// Its report came after the round was over.
     Late,
     /// It wanted to join when the cohort was full.
@@ -21,11 +29,25 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Self; 6] =
-        [Self::Invited, Self::Selected, Self::Reported, Self::Missing, Self::Late, Self::Full];
+    /// Whether a client with it was asked and did not deliver.
+    pub(crate) fn is_failure(self) -> bool {
+        matches!(self, Self::Missing | Self::Gone | Self::Refused | Self::Late)
+    }
+
+    const ALL: [Self; 9] = [
+        Self::Invited,
+        Self::Selected,
+        Self::Reported,
+        Self::Missing,
+        Self::Gone,
+        Self::Refused,
+        Self::Surplus,
+        Self::Late,
+        Self::Full,
+    ];
 
     /// The outcome with this name. A word that was written into the ledger by hand promises nothing, so it counts as missing.
-    pub(super) fn from_name(name: &str) -> Self {
+    pub(crate) fn from_name(name: &str) -> Self {
         Self::ALL.into_iter().find(|outcome| outcome.name() == name).unwrap_or(Self::Missing)
     }
 
@@ -36,8 +58,44 @@ impl Outcome {
             Self::Selected => "selected",
             Self::Reported => "reported",
             Self::Missing => "missing",
+            Self::Gone => "gone",
+            Self::Refused => "refused",
+            Self::Surplus => "surplus",
             Self::Late => "late",
             Self::Full => "full",
+        }
+    }
+}
+
+/// What came of a round that is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RoundOutcome {
+    /// There is a new model.
+    Committed,
+    /// Too few have reported, so the model stays.
+    Abandoned,
+    /// Enough have reported, and what came of it is no model to go on with: the model stays.
+    Refused,
+}
+
+impl RoundOutcome {
+    /// The condition of SQL that a round is over.
+    pub(super) const IS_OVER: &str = "state IN ('committed', 'abandoned', 'refused')";
+
+    pub(crate) const ALL: [Self; 3] = [Self::Committed, Self::Abandoned, Self::Refused];
+
+    /// The outcome with this name. A word that was written into the ledger by hand is no model.
+    pub(super) fn from_name(name: &str) -> Self {
+        Self::ALL.into_iter().find(|outcome| outcome.name() == name).unwrap_or(Self::Abandoned)
+    }
+
+    /// As it stands in the ledger.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Abandoned => "abandoned",
+            Self::Refused => "refused",
         }
     }
 }
@@ -53,6 +111,9 @@ pub(crate) struct ClientRow {
     pub(crate) waiting_since: i64,
     pub(crate) revoked: bool,
     pub(crate) revoked_from: Option<u64>,
+    /// Failures in a row, and the first round in which it may take part again after them.
+    pub(crate) failures: u32,
+    pub(crate) eligible_from: u32,
 }
 
 /// A round that was announced.
@@ -119,11 +180,15 @@ pub(crate) struct ModelRow {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RoundEnd {
     pub(crate) round: u64,
-    pub(crate) committed: bool,
+    pub(crate) outcome: RoundOutcome,
     pub(crate) seconds: f64,
     pub(crate) loss: Option<f64>,
     pub(crate) accuracy: Option<f64>,
     pub(crate) weights: Vec<(u32, f64)>,
+    /// What became of the members that have not reported.
+    pub(crate) unreported: Vec<(u32, Outcome)>,
+    /// The failures in a row of those that failed.
+    pub(crate) failures: Vec<(u32, Failures)>,
     pub(crate) model: Option<ModelRow>,
     pub(crate) note: Option<String>,
 }

@@ -2,7 +2,7 @@
 -- Rounds count from 0. The age of a client in round t is t - waiting_since.
 
 CREATE TABLE IF NOT EXISTS run (
-  key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), what cannot change: policy, seed, anchor, model, ...;
+  key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), what cannot change: policy, seed, anchor, model, ...; last-failure;
                                                -- and policy-state: what the policy keeps, 64-bit floats, of the last round that is over
   value BLOB NOT NULL
 );
@@ -26,7 +26,9 @@ CREATE TABLE IF NOT EXISTS clients (
   reports       INTEGER NOT NULL DEFAULT 0,    -- accepted
   late          INTEGER NOT NULL DEFAULT 0,
   missing       INTEGER NOT NULL DEFAULT 0,
-  refused       INTEGER NOT NULL DEFAULT 0
+  refused       INTEGER NOT NULL DEFAULT 0,
+  failures      INTEGER NOT NULL DEFAULT 0,    -- in a row, since it was last credited
+  eligible_from INTEGER NOT NULL DEFAULT 0     -- the first round in which it may take part again after them
 );
 CREATE INDEX IF NOT EXISTS clients_by_age ON clients (waiting_since);
 
@@ -60,7 +62,7 @@ CREATE TABLE IF NOT EXISTS tokens (
 
 CREATE TABLE IF NOT EXISTS rounds (
   round     INTEGER PRIMARY KEY,
-  state     TEXT NOT NULL,                     -- joining, training, committed, abandoned
+  state     TEXT NOT NULL,                     -- joining, training, committed, abandoned (too few reports), refused (no model to go on with)
   settings  INTEGER NOT NULL,                  -- under which it was announced
   interval  REAL NOT NULL,                     -- of the age laws, as announced
   clients   INTEGER NOT NULL,                  -- n, as announced: those with smaller numbers
@@ -86,7 +88,7 @@ CREATE TABLE IF NOT EXISTS joins (
   round   INTEGER NOT NULL,
   client  INTEGER NOT NULL,
   age     INTEGER NOT NULL,
-  outcome TEXT NOT NULL,                       -- invited, selected, reported, missing, late, full
+  outcome TEXT NOT NULL,                       -- invited, selected; reported; missing, gone, refused, late (failed); surplus (not waited for), full
   draws   INTEGER NOT NULL DEFAULT 1,          -- how often it was drawn, for policies that draw with replacement
   samples INTEGER,
   loss    REAL,
@@ -134,3 +136,12 @@ CREATE TABLE IF NOT EXISTS rollbacks (         -- to the model of an earlier rou
   round   INTEGER,                             -- the first round that was announced after it; NULL: not done
   refused TEXT                                 -- why it was not done
 );
+
+CREATE TABLE suspensions (
+  client INTEGER NOT NULL,
+  since  INTEGER NOT NULL,                     -- the first round without it
+  reason TEXT NOT NULL,
+  lifted INTEGER NOT NULL DEFAULT 0,           -- 1: an operator has reinstated it
+  until  INTEGER,                              -- the first round with it again
+  PRIMARY KEY (client, since)
+) WITHOUT ROWID;

@@ -13,6 +13,7 @@
 //! ledger through all of them, and compare every table with that of a new ledger.
 
 mod version_3;
+mod version_6;
 
 use super::Ledger;
 use crate::coordinator::error::CoordinatorError;
@@ -47,6 +48,8 @@ const STEPS: &[Step] = &[
     Step::Sql(
         "CREATE TABLE rollbacks (number INTEGER PRIMARY KEY, version INTEGER NOT NULL, asked INTEGER NOT NULL, round INTEGER, refused TEXT);",
     ),
+    // 6: failures in a row, and suspensions.
+    Step::Code(version_6::migrate),
 ];
 
 /// The newest version, which this program writes.

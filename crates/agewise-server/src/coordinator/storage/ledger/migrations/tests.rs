@@ -56,7 +56,7 @@ fn the_rows_of_version_2_are_kept_in_the_words_of_0_2() {
     ledger.db.execute_batch(more).unwrap();
     ledger.migrate().unwrap();
     for (old, new) in [
-        ("SELECT * FROM clients", "SELECT * FROM clients"),
+        ("SELECT *, 0, 0 FROM clients", "SELECT * FROM clients"),
         (
             "SELECT round, recalled, seed, present FROM rounds",
             "SELECT round, fallback, seed, present FROM rounds",
