@@ -320,7 +320,8 @@ impl Replay {
         joins: &[PastJoin],
     ) -> Result<(), CoordinatorError> {
         // Those that were not waited for would have reported.
-        let counts = |join: &&PastJoin| join.report.is_some() || join.outcome == Outcome::Surplus.name();
+        let counts =
+            |join: &&PastJoin| join.report.is_some() || join.outcome == Outcome::Surplus.name();
         let reported = joins.iter().filter(counts).count() as u64;
         if let Some((settings, mut selection)) = self.selection.take() {
             self.admit(&mut selection, settings, self.enrolled_until(number))?;
