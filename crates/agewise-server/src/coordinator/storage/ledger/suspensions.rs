@@ -45,9 +45,13 @@ impl Ledger {
 
     /// Notes the first round in which the clients that were reinstated may be.
     pub(crate) fn reinstated_from(&mut self, round: u64) -> Result<()> {
-        self.write()?
-            .prepare_cached("UPDATE suspensions SET until = ?1 WHERE lifted AND until IS NULL")?
-            .execute([round as i64])?;
+        // A ledger that is locked can still be read, and there is seldom anything to note.
+        let query = "SELECT EXISTS (SELECT 1 FROM suspensions WHERE lifted AND until IS NULL)";
+        if self.db.query_row(query, [], |row| row.get(0))? {
+            self.write()?
+                .prepare_cached("UPDATE suspensions SET until = ?1 WHERE lifted AND until IS NULL")?
+                .execute([round as i64])?;
+        }
         Ok(())
     }
 
