@@ -478,8 +478,13 @@ fn few_updates_move_the_model_by_their_share() {
         }
         // The paper's rule.
         let plain = AggregationParams { rule, ..AggregationParams::default() };
-        let (found, _) =
-            combined(plain, &mut Shelf::good(&[update.clone()]), &[1.0], 1_000, &global);
+        let (found, _) = combined(
+            plain,
+            &mut Shelf::good(std::slice::from_ref(&update)),
+            &[1.0],
+            1_000,
+            &global,
+        );
         assert_eq!(found, [12.0, 4.0]);
     }
     // A server optimiser steps towards where the share leads.
