@@ -86,6 +86,10 @@ pub(crate) struct ExperimentArgs {
     #[serde(skip_serializing_if = "Not::not")]
     calibrate: bool,
 
+    /// Let clients wait that fail again and again [default: on]
+    #[arg(long, value_name = "on|off", value_parser = parse_switch)]
+    backoff: Option<bool>,
+
     /// Rounds to play, at most
     #[arg(long, value_parser = count::parse, allow_negative_numbers = true)]
     rounds: Option<u64>,
@@ -113,6 +117,10 @@ struct WorldArgs {
     /// The probability that a selected client never reports; its age is not reset
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     dropout: Option<f64>,
+
+    /// The share of clients that are there, are selected and never report [default: 0]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    failing: Option<f64>,
 
     /// Clients that join per round, as a share of the first population
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
@@ -178,6 +186,14 @@ fn split_list<S: Serializer>(list: &Option<String>, serializer: S) -> Result<S::
     let trimmed =
         entries.map(|entries| entries.iter().map(|entry| entry.trim()).collect::<Vec<_>>());
     trimmed.serialize(serializer)
+}
+
+fn parse_switch(text: &str) -> Result<bool, Error> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Error::new("backoff", text, "on or off")),
+    }
 }
 
 fn parse_churn(text: &str) -> Result<(f64, f64), Failure> {

@@ -95,14 +95,20 @@ impl Engine {
         }
     }
 
-    /// Chooses the clients of a round, by these laws if the policy's own are not to be used.
-    pub(crate) fn choose(&mut self, round: u64, laws: Option<Laws>) -> Result<RoundSelection> {
+    /// Chooses the clients of a round. `interval` is the target interval that was published for it; `laws` are those to
+    /// go by if the policy's own are not to be used.
+    pub(crate) fn choose(
+        &mut self,
+        round: u64,
+        interval: f64,
+        laws: Option<Laws>,
+    ) -> Result<RoundSelection> {
         match self {
             Self::ByAge { engine, rule } => {
                 if let Some(laws) = laws {
                     *rule = SelectionRule::Laws(laws);
                 }
-                Ok(engine.choose(round, rule))
+                Ok(engine.choose(round, interval, rule))
             }
             Self::Random(engine) => Ok(engine.choose(round)),
             Self::Generic(engine) => engine.choose(),

@@ -255,12 +255,15 @@ impl Experiment {
         const PER_CLIENT: u64 = 32;
         /// A row while it is played, its record, and its line of the table.
         const PER_ROUND: u64 = 250;
+        /// The failures of a client in a row, and when it may be asked again.
+        const FAILURES: u64 = 8;
         let params = &self.params;
         let sizes = if self.setting.sizes().are_equal() { 0 } else { 8 };
         let runs = self.variants.len() as u64 * u64::from(params.seeds);
         let at_once = (self.runs_at_once(threads) as u64).min(runs);
         let clients = u64::from(self.everyone());
-        let of_clients = clients.saturating_mul(PER_CLIENT * at_once + sizes);
+        let failures = if self.world.all_report() { 0 } else { FAILURES };
+        let of_clients = clients.saturating_mul((PER_CLIENT + failures) * at_once + sizes);
         let of_rounds = runs.saturating_mul(params.rounds).saturating_mul(PER_ROUND);
         of_clients.saturating_add(of_rounds)
     }
@@ -324,7 +327,7 @@ impl Experiment {
         sizes: agewise_core::Sizes,
     ) -> Result<Setting> {
         let plain = SettingParams::new(clients, params.cohort, params.max_age);
-        let empty_cohort = params.empty_cohort;
-        SettingParams { sizes: Some(sizes), empty_cohort, ..plain }.check()
+        let (empty_cohort, backoff) = (params.empty_cohort, params.backoff);
+        SettingParams { sizes: Some(sizes), empty_cohort, backoff, ..plain }.check()
     }
 }

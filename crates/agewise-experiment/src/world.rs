@@ -15,6 +15,7 @@ const SWITCH: Stream = Stream::custom(17);
 const DROPOUT: Stream = Stream::custom(18);
 const LEAVE: Stream = Stream::custom(19);
 const TIME_ZONE: Stream = Stream::custom(20);
+const FAILING: Stream = Stream::custom(21);
 
 /// When clients can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -92,6 +93,8 @@ pub struct World {
     pub availability: AvailabilityModel,
     /// The probability that a selected client never reports.
     pub dropout: f64,
+    /// The share of clients that never report, however often they are selected.
+    pub failing: f64,
     /// Clients that join in each round, as a share of the first population.
     pub join: f64,
     /// The probability that a client leaves for good in a round.
@@ -101,15 +104,21 @@ pub struct World {
 impl World {
     /// A world in which every client is always there and always reports.
     pub fn calm(seed: Seed) -> Self {
-        Self { seed, availability: AvailabilityModel::Always, dropout: 0.0, join: 0.0, leave: 0.0 }
+        let availability = AvailabilityModel::Always;
+        Self { seed, availability, dropout: 0.0, failing: 0.0, join: 0.0, leave: 0.0 }
     }
 
     /// Whether everyone is always there and always reports, as the theory assumes.
     pub fn is_calm(&self) -> bool {
         self.availability == AvailabilityModel::Always
-            && self.dropout == 0.0
+            && self.all_report()
             && self.join == 0.0
             && self.leave == 0.0
+    }
+
+    /// Whether every selected client reports.
+    pub fn all_report(&self) -> bool {
+        self.dropout == 0.0 && self.failing == 0.0
     }
 
     /// How many clients have ever been there at the beginning of a round.
@@ -144,6 +153,8 @@ impl World {
             online: draws(ONLINE),
             switch: draws(SWITCH),
             dropout_draws: draws(DROPOUT),
+            failing: self.failing,
+            first_failing: Draws::new(self.seed, FAILING, 0).of(0).unit(),
             leave_draws: draws(LEAVE),
             time_zones: Draws::new(self.seed, TIME_ZONE, 0),
             chance: match self.availability {
@@ -153,6 +164,7 @@ impl World {
             going_off,
             coming_on,
             dropout: Chance::new(self.dropout),
+            all_report: self.all_report(),
             leave: Chance::new(self.leave),
         }
     }
@@ -166,12 +178,15 @@ pub(crate) struct RoundWorld {
     online: Draws,
     switch: Draws,
     dropout_draws: Draws,
+    failing: f64,
+    first_failing: f64,
     leave_draws: Draws,
     time_zones: Draws,
     chance: Chance,
     going_off: Chance,
     coming_on: Chance,
     dropout: Chance,
+    all_report: bool,
     leave: Chance,
 }
 
@@ -183,7 +198,7 @@ impl RoundWorld {
 
     /// Whether every selected client reports.
     pub(crate) fn all_report(&self) -> bool {
-        self.dropout == Chance::NEVER
+        self.all_report
     }
 
     /// Whether clients may leave.
@@ -217,9 +232,21 @@ impl RoundWorld {
         }
     }
 
+    /// The number of the round.
+    pub(crate) fn round(&self) -> u64 {
+        self.round
+    }
+
     /// Whether a selected client never reports.
     pub(crate) fn drops_out(&self, client: u32) -> bool {
-        self.dropout.wins(self.dropout_draws.of(u64::from(client)))
+        self.always_fails(client) || self.dropout.wins(self.dropout_draws.of(u64::from(client)))
+    }
+
+    /// Whether a client fails whenever it is selected. Those that do are spread evenly over the numbers, so that among any
+    /// k neighbours they are the share of k that was asked for, rounded up or down.
+    fn always_fails(&self, client: u32) -> bool {
+        let before = |client: f64| (client * self.failing + self.first_failing).floor();
+        self.failing > 0.0 && before(f64::from(client)) < before(f64::from(client) + 1.0)
     }
 
     /// Whether a client leaves for good before this round.
@@ -251,13 +278,7 @@ mod tests {
     fn the_share_online_is_what_was_asked_for() {
         for (text, share) in [("bernoulli:0.7", 0.7), ("on-off:20,5", 0.8), ("diurnal:24,0.8", 0.6)]
         {
-            let world = World {
-                seed: Seed(3),
-                availability: text.parse().unwrap(),
-                dropout: 0.0,
-                join: 0.0,
-                leave: 0.0,
-            };
+            let world = World { availability: text.parse().unwrap(), ..World::calm(Seed(3)) };
             let mut memory: Vec<bool> = (0..2_000).map(|c| world.starts_online(c)).collect();
             let mut online = 0;
             for round in 0..48 {
@@ -275,14 +296,25 @@ mod tests {
     }
 
     #[test]
+    fn those_that_fail_always_are_the_share_that_was_asked_for() {
+        for (failing, clients, count) in [(0.01, 100, 1), (0.05, 100, 5), (0.2, 1_000, 200)] {
+            for seed in 0..20 {
+                let world = World { failing, ..World::calm(Seed(seed)) };
+                let fails = |round| -> Vec<u32> {
+                    let now = world.at(round);
+                    (0..clients).filter(|&client| now.drops_out(client)).collect()
+                };
+                assert_eq!(fails(0).len(), count, "{failing} of {clients}, seed {seed}");
+                assert_eq!(fails(0), fails(77), "the same in every round");
+            }
+        }
+        assert!(World::calm(Seed(1)).is_calm() && World::calm(Seed(1)).all_report());
+        assert!(!World { failing: 0.01, ..World::calm(Seed(1)) }.is_calm());
+    }
+
+    #[test]
     fn the_population_grows_in_a_straight_line() {
-        let world = World {
-            seed: Seed(0),
-            availability: AvailabilityModel::Always,
-            dropout: 0.0,
-            join: 0.045,
-            leave: 0.0,
-        };
+        let world = World { join: 0.045, ..World::calm(Seed(0)) };
         assert_eq!(world.joined(1_000, 0), 1_000);
         assert_eq!(world.joined(1_000, 200), 10_000);
     }

@@ -37,7 +37,13 @@ pub(crate) type ByAge = Shards<Shard>;
 
 impl ByAge {
     /// Chooses the clients of a round by a rule. The metrics follow in [`Self::take_metrics`].
-    pub(crate) fn choose(&mut self, round: u64, rule: &SelectionRule) -> RoundSelection {
+    /// `interval` is the target interval that was published for the round, where clients decide alone.
+    pub(crate) fn choose(
+        &mut self,
+        round: u64,
+        interval: f64,
+        rule: &SelectionRule,
+    ) -> RoundSelection {
         let now = self.world.at(round);
         let joined = self.join(round);
         let draws = Draws::new(self.world.seed, Stream::DRAW, round);
@@ -51,6 +57,16 @@ impl ByAge {
         if chosen.selected == 0 && self.setting.empty_cohort() == EmptyCohort::ForceOne {
             chosen.selected = self.force_one(&now, round);
             chosen.forced = chosen.selected > 0;
+        }
+        if self.setting.backoff() && !now.all_report() {
+            let everyone = f64::from(self.joined()) / f64::from(self.setting.cohort());
+            let rates = self.setting.clone();
+            let interval = move |client| match (rule, rates.rates()) {
+                (SelectionRule::Ranked(_), _) => everyone,
+                (SelectionRule::Laws(_), None) => interval,
+                (SelectionRule::Laws(_), Some(_)) => rates.interval_of(client),
+            };
+            self.map(|shard| shard.back_off(round, &interval));
         }
         let mut total_size = 0.0;
         let by_size = self.weighing.by_size.then(|| self.setting.sizes().clone());
@@ -120,6 +136,7 @@ impl ByAge {
             }
         }
         chosen.available = Some(online.values().sum());
+        self.leave_out_waiting(now, &mut online);
         // Whole groups from the oldest on, until one is larger than what is left to choose.
         let mut left = u64::from(self.setting.cohort());
         let mut last = None;
@@ -145,6 +162,29 @@ impl ByAge {
                 found.iter().map(|found| found.selected).sum()
             }
         };
+    }
+
+    /// Takes those out of a census that have to wait because they failed, but for the first of them if there are fewer
+    /// others than places.
+    fn leave_out_waiting(&mut self, now: &RoundWorld, online: &mut BTreeMap<i64, u64>) {
+        let all: u64 = online.values().sum();
+        let count = |shards: Vec<Vec<(i64, u64)>>| -> Vec<(i64, u64)> { shards.concat() };
+        let mut waiting = count(self.map(|shard| shard.waiting(now)));
+        let cohort = u64::from(self.setting.cohort());
+        let eligible = all - waiting.iter().map(|(_, count)| count).sum::<u64>();
+        if eligible < cohort && !waiting.is_empty() {
+            let mut first = self.map(|shard| shard.first_to_come_back(now)).concat();
+            first.sort_unstable();
+            for (_, client) in first.into_iter().take((cohort - eligible) as usize) {
+                self.of(client).release(client);
+            }
+            waiting = count(self.map(|shard| shard.waiting(now)));
+        }
+        for (since, count) in waiting {
+            if let Some(online) = online.get_mut(&since) {
+                *online -= count;
+            }
+        }
     }
 
     /// Chooses whole groups that are older than a boundary, and by some other rule from the one at it.
@@ -208,11 +248,19 @@ impl ByAge {
         }
     }
 
-    /// One client online, by the lowest draw of a stream of its own.
+    /// One client online, by the lowest draw of a stream of its own; one that has to wait because it failed only if all
+    /// have to.
     fn force_one(&mut self, now: &RoundWorld, round: u64) -> u64 {
         let draws = Draws::new(self.world.seed, Stream::FORCED, round);
-        let lowest = self.map(|shard| shard.lowest_draw(now, &draws));
-        let Some((_, client)) = lowest.into_iter().flatten().min() else {
+        let mut lowest =
+            self.map(|shard| shard.lowest_draw(now, &draws)).into_iter().flatten().min();
+        if lowest.is_none() {
+            for (_, client) in self.map(|shard| shard.first_to_come_back(now)).concat() {
+                self.of(client).release(client);
+            }
+            lowest = self.map(|shard| shard.lowest_draw(now, &draws)).into_iter().flatten().min();
+        }
+        let Some((_, client)) = lowest else {
             return 0;
         };
         let shard = self.of(client);

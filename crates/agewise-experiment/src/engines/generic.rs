@@ -45,7 +45,7 @@ impl Generic {
         let reported = selected.cohort.clients.len() as u64;
         self.reports.clear();
         self.reports.extend(selected.cohort.clients.iter().copied().map(Report::plain));
-        self.selector.finish(reported, &self.reports)?;
+        self.selector.finish(reported, &self.reports, &selected.dropped)?;
         self.cohort = selected.cohort.clients;
         Ok(RoundSelection {
             available: Some(available),

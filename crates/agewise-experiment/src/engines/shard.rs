@@ -63,6 +63,8 @@ pub(crate) struct Shard {
     /// One bit per client: chosen, while a ranking by number is being worked out.
     marks: Vec<u64>,
     log: SelectionLog,
+    /// The members that were selected in this round and did not report, each with the round since which it waits.
+    failed: Vec<(i64, u16)>,
     /// Lists of groups that are empty now, for groups to come.
     spare: Vec<Vec<u16>>,
 }
@@ -81,6 +83,7 @@ impl ClientShard for Shard {
             groups: groups.collect(),
             marks: Vec::new(),
             log: SelectionLog::default(),
+            failed: Vec::new(),
             spare: Vec::new(),
         }
     }
@@ -110,6 +113,8 @@ impl Shard {
     /// Begins a round: some leave for good, some go offline or come back. Returns the clients that left, by age.
     pub(crate) fn begin(&mut self, world: &RoundWorld, round: u64) -> AgeCounts {
         self.log.begin();
+        self.failed.clear();
+        self.clients.begin();
         let mut left = AgeCounts::default();
         if world.clients_may_leave() {
             for group in &mut self.groups {
@@ -134,6 +139,34 @@ impl Shard {
             };
             (group.since, online as u64)
         })
+    }
+
+    /// The number of clients that are online and have to wait because they failed, by the round since which they wait
+    /// for a credit.
+    pub(crate) fn waiting(&self, world: &RoundWorld) -> Vec<(i64, u64)> {
+        if self.clients.none_waits() {
+            return Vec::new();
+        }
+        let waits = |&&member: &&u16| {
+            self.clients.is_online(world, member) && !self.clients.can_be_asked(world, member)
+        };
+        let waiting =
+            |group: &Group| (group.since, group.members.iter().filter(waits).count() as u64);
+        self.groups.iter().map(waiting).filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// The clients that are online and have to wait, each with the first round in which it may be asked again.
+    pub(crate) fn first_to_come_back(&self, world: &RoundWorld) -> Vec<(u64, u32)> {
+        let members = self.groups.iter().flat_map(|group| group.members.iter().copied());
+        let online = members.filter(|&member| self.clients.is_online(world, member));
+        let until =
+            |member| Some((self.clients.waits_until(world, member)?, self.clients.number(member)));
+        online.filter_map(until).collect()
+    }
+
+    /// Lets a client be asked in this round although it has to wait.
+    pub(crate) fn release(&mut self, client: u32) {
+        self.clients.release(client);
     }
 
     /// Chooses among all groups and takes out who will be credited.
@@ -173,6 +206,7 @@ impl Shard {
                     picker.pick_low_draws(members, taken, &mut found, bounds);
                 }
             });
+            self.failed.extend(found.failed.drain(..).map(|member| (group.since, member)));
         }
         found
     }
@@ -189,13 +223,17 @@ impl Shard {
         if selected && !world.drops_out(client) {
             let age = (round as i64 - since) as u64;
             self.log.take(round, age, |taken| taken.push(member));
-        } else {
-            self.put_back(member, since);
+            return;
         }
+        if selected {
+            self.failed.push((since, member));
+        }
+        self.put_back(member, since);
     }
 
     /// Undoes a choice by draw in the group of `since`, and gives its clients between the bounds back.
     pub(crate) fn undo(&mut self, round: u64, since: i64, near: &[(u64, u32)]) {
+        self.failed.retain(|&(group, _)| group != since);
         let taken = self.log.undo(round, (round as i64 - since) as u64);
         let near = near.iter().map(|&(_, client)| self.clients.member(client));
         for member in taken.into_iter().chain(near.collect::<Vec<_>>()) {
@@ -228,7 +266,7 @@ impl Shard {
             return 0;
         };
         let concerns = |&member: &u16| {
-            range.contains(&self.clients.number(member)) && self.clients.is_online(world, member)
+            range.contains(&self.clients.number(member)) && self.clients.can_be_asked(world, member)
         };
         let mut members: Vec<u16> = group.members.iter().copied().filter(concerns).collect();
         members.sort_unstable();
@@ -250,15 +288,22 @@ impl Shard {
         self.marks.resize((self.clients.count() as usize).div_ceil(64), 0);
     }
 
-    /// The client online with the lowest draw.
+    /// The client with the lowest draw of those that can be asked.
     pub(crate) fn lowest_draw(&self, world: &RoundWorld, draws: &Draws) -> Option<(u64, u32)> {
         let members = self.groups.iter().flat_map(|group| group.members.iter().copied());
-        let online = members.filter(|&member| self.clients.is_online(world, member));
+        let online = members.filter(|&member| self.clients.can_be_asked(world, member));
         let draw = |member| {
             let client = self.clients.number(member);
             (draws.of(u64::from(client)).bits(), client)
         };
         online.map(draw).min()
+    }
+
+    /// Those that were selected and did not report have to wait after failures: `interval` is the target interval of each
+    /// client.
+    pub(crate) fn back_off(&mut self, round: u64, interval: impl Fn(u32) -> f64) {
+        let failed = self.failed.iter().map(|&(_, member)| member);
+        self.clients.note_outcomes(round, self.log.present(), failed, interval);
     }
 
     /// Ends a round: the clients that were taken make the youngest group of the next. Returns the number of them, and

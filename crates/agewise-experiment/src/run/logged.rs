@@ -121,7 +121,11 @@ impl<'a> LoggedSelection<'a> {
             left: movements.left.into_iter().collect(),
         };
         self.metrics.record(self.selector.interval(), &selection, &credited);
-        self.selector.finish(selection.reported, &reports)
+        // An update that was not taken is no better than none.
+        let refused = log.clients.iter().zip(&log.losses).filter(|(_, loss)| loss.is_none());
+        let failed: Vec<u32> =
+            log.dropped.iter().copied().chain(refused.map(|(&client, _)| client)).collect();
+        self.selector.finish(selection.reported, &reports, &failed)
     }
 
     fn check(&self, log: &RoundLog) -> Result<()> {

@@ -110,7 +110,7 @@ impl SelectionRun {
                 (calibrator.interval(), Some(Laws::shared(law)))
             }
         };
-        let selection = self.engine.choose(self.round, laws)?;
+        let selection = self.engine.choose(self.round, interval, laws)?;
         if let Some((calibrator, _)) = &mut self.calibration {
             calibrator.observe(selection.reported);
         }
@@ -163,6 +163,7 @@ impl SelectionSpec {
         SettingParams {
             sizes: Some(sizes),
             empty_cohort: setting.empty_cohort(),
+            backoff: setting.backoff(),
             ..SettingParams::new(u64::from(total), cohort, max_age)
         }
         .check()

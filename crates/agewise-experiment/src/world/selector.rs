@@ -192,9 +192,14 @@ impl WorldSelector {
         Ok(Selected { cohort, dropped })
     }
 
-    /// Ends the round: so many clients reported, and these reports were accepted.
-    pub(crate) fn finish(&mut self, reported: u64, accepted: &[Report<'_>]) -> Result<()> {
-        self.selector.finish(accepted)?;
+    /// Ends the round: so many clients reported, these reports were accepted, and these clients did not deliver.
+    pub(crate) fn finish(
+        &mut self,
+        reported: u64,
+        accepted: &[Report<'_>],
+        failed: &[u32],
+    ) -> Result<()> {
+        self.selector.finish_with_failures(accepted, failed)?;
         if let Some(calibrator) = &mut self.calibrator {
             calibrator.observe(reported);
         }

@@ -24,6 +24,7 @@ const SWITCH: Stream = Stream::custom(17);
 const DROPOUT: Stream = Stream::custom(18);
 const LEAVE: Stream = Stream::custom(19);
 const TIME_ZONE: Stream = Stream::custom(20);
+const FAILING: Stream = Stream::custom(21);
 
 fn draw(seed: Seed, stream: Stream, round: u64, client: u32) -> f64 {
     Draws::new(seed, stream, round).of(u64::from(client)).unit()
@@ -37,6 +38,8 @@ struct Naive {
     ages: Vec<u64>,
     here: Vec<bool>,
     on: Vec<bool>,
+    /// The failures of each client in a row, and the round from which it may be asked again.
+    failures: Vec<(u32, u64)>,
     calibrator: Option<Calibrator>,
 }
 
@@ -61,6 +64,7 @@ impl Naive {
             ages,
             here: (0..all).map(|client| client < first).collect(),
             on: (0..all).map(on).collect(),
+            failures: vec![(0, 0); all as usize],
             calibrator: spec
                 .calibrate
                 .then(|| Calibrator::new(spec.setting.cohort(), interval).unwrap()),
@@ -107,13 +111,25 @@ impl Naive {
         let available: Vec<bool> = (0..joined)
             .map(|client| self.here[client as usize] && self.is_online(round, client))
             .collect();
-        let mut cohort = self.select(round, &available);
+        let eligible = self.eligible(round, &available);
+        let mut cohort = self.select(round, &eligible);
         if cohort.is_empty() && self.spec.setting.empty_cohort() == EmptyCohort::ForceOne {
             let draws = Draws::new(world.seed, Stream::FORCED, round);
-            let online = (0..joined).filter(|&c| available[c as usize]);
-            cohort.extend(online.min_by_key(|&client| draws.of(u64::from(client))));
+            let lowest = |mask: &[bool]| {
+                let online = (0..joined).filter(|&c| mask[c as usize]);
+                online.min_by_key(|&client| draws.of(u64::from(client)))
+            };
+            cohort.extend(lowest(&eligible).or_else(|| lowest(&available)));
         }
-        cohort.retain(|&client| draw(world.seed, DROPOUT, round, client) >= world.dropout);
+        let first_failing = draw(world.seed, FAILING, 0, 0);
+        let reports = |&client: &u32| {
+            let before = |client: f64| (client * world.failing + first_failing).floor() as u64;
+            before(f64::from(client)) == before(f64::from(client) + 1.0)
+                && draw(world.seed, DROPOUT, round, client) >= world.dropout
+        };
+        let failed: Vec<u32> = cohort.iter().copied().filter(|c| !reports(c)).collect();
+        cohort.retain(reports);
+        self.note_failures(round, joined, &cohort, &failed);
         for age in &mut self.ages {
             *age += 1;
         }
@@ -126,12 +142,72 @@ impl Naive {
         cohort
     }
 
+    /// Whether clients decide alone; nothing where none has to wait after failures.
+    fn decide_alone(&self) -> Option<bool> {
+        let policy = self.spec.policy.build(&self.spec.setting).unwrap();
+        let backs_off = self.spec.setting.backoff() && !policy.rounds_are_independent();
+        backs_off.then(|| policy.local_rule().is_some())
+    }
+
+    /// Those of the available clients that do not have to wait because they failed; where the coordinator chooses also
+    /// the first of the others, as far as there are places.
+    fn eligible(&self, round: u64, available: &[bool]) -> Vec<bool> {
+        let mut eligible = available.to_vec();
+        let Some(decide_alone) = self.decide_alone() else {
+            return eligible;
+        };
+        let mut waiting = Vec::new();
+        for (client, eligible) in (0..).zip(&mut eligible) {
+            let (_, from) = self.failures[client as usize];
+            if *eligible && from > round {
+                *eligible = false;
+                waiting.push((from, client));
+            }
+        }
+        waiting.sort_unstable();
+        let there = eligible.iter().filter(|&&eligible| eligible).count();
+        let places = self.spec.setting.cohort() as usize;
+        if !decide_alone {
+            for (_, client) in waiting.into_iter().take(places.saturating_sub(there)) {
+                eligible[client as usize] = true;
+            }
+        }
+        eligible
+    }
+
+    fn note_failures(&mut self, round: u64, joined: u32, credited: &[u32], failed: &[u32]) {
+        for &client in credited {
+            self.failures[client as usize] = (0, 0);
+        }
+        let published = match &self.calibrator {
+            Some(calibrator) => calibrator.interval(),
+            None => self.spec.setting.interval(),
+        };
+        let interval = match self.decide_alone() {
+            Some(true) => published,
+            _ => f64::from(joined) / f64::from(self.spec.setting.cohort()),
+        };
+        for &client in failed {
+            let (in_a_row, from) = &mut self.failures[client as usize];
+            *in_a_row += 1;
+            let wait = match *in_a_row {
+                1 => 1.0,
+                2 => interval / 4.0,
+                3 => interval / 2.0,
+                4 => interval,
+                _ => 2.0 * interval,
+            };
+            *from = round + wait.ceil() as u64;
+        }
+    }
+
     /// What the policy chooses when it is made anew for those who have joined by this round.
     fn select(&mut self, round: u64, available: &[bool]) -> Vec<u32> {
         let (spec, clients) = (&self.spec, available.len() as u32);
         let params = SettingParams {
             sizes: Some(Sizes::new((0..clients).map(|c| self.sizes.of(c)).collect()).unwrap()),
             empty_cohort: spec.setting.empty_cohort(),
+            backoff: spec.setting.backoff(),
             ..SettingParams::new(u64::from(clients), u64::from(spec.setting.cohort()), 10)
         };
         let since = self.ages.iter().take(available.len()).map(|&age| round as i64 - age as i64);
@@ -168,13 +244,7 @@ fn spec(policy: &str, clients: u64, cohort: u64, availability: &str) -> Selectio
             .unwrap(),
         size_distribution,
         policy: PolicyVariant::parse(policy, Start::Stationary, Some(Weighting::DataSize)).unwrap(),
-        world: World {
-            seed,
-            availability: availability.parse().unwrap(),
-            dropout: 0.0,
-            join: 0.0,
-            leave: 0.0,
-        },
+        world: World { availability: availability.parse().unwrap(), ..World::calm(seed) },
         rounds: 30,
         warmup: 3,
         calibrate: false,
@@ -206,6 +276,7 @@ fn every_policy_in_every_world() {
             assert_same(&spec(policy, 200, 30, availability));
             let restless = World {
                 dropout: 0.2,
+                failing: 0.1,
                 join: 0.05,
                 leave: 0.01,
                 ..spec(policy, 1, 1, availability).world
@@ -220,6 +291,28 @@ fn every_policy_in_every_world() {
     }
 }
 
+/// So many failures that clients wait for long, eligible ones are fewer than places, and none may be eligible at all.
+#[test]
+fn with_many_failures_too() {
+    for policy in POLICIES {
+        for (clients, cohort, failing, dropout) in
+            [(200, 10, 0.2, 0.0), (60, 20, 0.9, 0.0), (40, 4, 0.5, 0.6), (12, 1, 0.9, 0.5)]
+        {
+            for availability in ["always", "bernoulli:0.7"] {
+                let plain = spec(policy, clients, cohort, availability);
+                let world = World { failing, dropout, ..plain.world };
+                assert_same(&SelectionSpec { world, rounds: 120, ..plain });
+            }
+        }
+        let plain = spec(policy, 200, 10, "always");
+        let world = World { failing: 0.2, dropout: 0.3, ..plain.world };
+        let params = SettingParams { backoff: false, ..SettingParams::new(200, 10, 10) };
+        let sizes = Some(plain.setting.sizes().clone());
+        let setting = SettingParams { sizes, ..params }.check().unwrap();
+        assert_same(&SelectionSpec { world, setting, ..plain });
+    }
+}
+
 #[test]
 fn calibrated_laws_too() {
     for policy in ["markov-optimal", "markov-linear"] {
@@ -228,6 +321,7 @@ fn calibrated_laws_too() {
             spec.calibrate = true;
             spec.rounds = 60;
             spec.world.dropout = 0.1;
+            spec.world.failing = 0.05;
             spec.world.join = 0.03;
             assert_same(&spec);
         }
@@ -242,6 +336,7 @@ fn a_hundred_thousand_clients() {
             let mut spec = spec(policy, 98_000, 15_000, availability);
             spec.rounds = 10;
             spec.world.dropout = 0.05;
+            spec.world.failing = 0.02;
             spec.world.join = 0.004;
             assert_same(&spec);
         }

@@ -19,7 +19,8 @@ const POLICIES: [&str; 9] = [
 ];
 
 fn world(availability: &str, dropout: f64, join: f64, leave: f64) -> WorldParams {
-    WorldParams { availability: availability.to_string(), dropout, join, leave }
+    let availability = availability.to_string();
+    WorldParams { availability, dropout, join, leave, ..WorldParams::default() }
 }
 
 /// To the last bit, but for the order in which engines add up weights. Only training runs are small enough to count which

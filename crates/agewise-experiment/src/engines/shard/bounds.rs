@@ -17,6 +17,8 @@ pub(crate) struct Found {
     pub(crate) selected: u64,
     /// The draws and numbers of clients between the bounds: it is not known yet who of them takes part.
     pub(crate) near: Vec<(u64, u32)>,
+    /// The members of a group that were selected and did not report, until the shard has written them down.
+    pub(crate) failed: Vec<u16>,
 }
 
 impl Bounds {

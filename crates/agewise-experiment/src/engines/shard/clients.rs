@@ -2,6 +2,8 @@
 
 use crate::engines::counters::Counters;
 use crate::world::{RoundWorld, World};
+use agewise_core::Failures;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The clients of a shard: their numbers, their counters and which of them are online.
@@ -12,6 +14,10 @@ pub(crate) struct ShardClients {
     pub(crate) counters: Vec<Counters>,
     /// One bit per client: online, for worlds with a memory. Empty otherwise.
     online: Vec<u64>,
+    /// The failures of each client; as long as the highest number of those that have failed.
+    failures: Vec<Failures>,
+    /// Clients that have to wait because they failed, and may be asked in this round all the same.
+    released: BTreeSet<u16>,
 }
 
 pub(crate) fn bit(bits: &[u64], index: u16) -> bool {
@@ -91,6 +97,63 @@ impl ShardClients {
                 set_bit(&mut self.online, member as u16, after);
             }
         }
+    }
+
+    /// Begins a round: all clients that failed have to wait again.
+    pub(crate) fn begin(&mut self) {
+        self.released.clear();
+    }
+
+    /// Lets a client be asked in this round although it has to wait.
+    pub(crate) fn release(&mut self, client: u32) {
+        self.released.insert(self.member(client));
+    }
+
+    /// The failures of a member since it was last credited.
+    fn failures(&self, member: u16) -> Failures {
+        self.failures.get(usize::from(member)).copied().unwrap_or(Failures::NONE)
+    }
+
+    /// Clients of this shard were credited or failed in a round: `interval` is the target interval of each.
+    pub(crate) fn note_outcomes(
+        &mut self,
+        round: u64,
+        credited: &[u16],
+        failed: impl Iterator<Item = u16>,
+        interval: impl Fn(u32) -> f64,
+    ) {
+        for &member in credited {
+            if let Some(failures) = self.failures.get_mut(usize::from(member)) {
+                *failures = Failures::NONE;
+            }
+        }
+        for member in failed {
+            let place = usize::from(member);
+            if self.failures.len() <= place {
+                self.failures.resize(place + 1, Failures::NONE);
+            }
+            let interval = interval(self.number(member));
+            self.failures[place] = self.failures[place].and_one_more(round, interval);
+        }
+    }
+
+    /// Whether a member can be reached and does not have to wait because it failed.
+    #[inline]
+    pub(crate) fn can_be_asked(&self, world: &RoundWorld, member: u16) -> bool {
+        let may =
+            || self.failures(member).is_eligible(world.round()) || self.released.contains(&member);
+        self.is_online(world, member) && (self.failures.is_empty() || may())
+    }
+
+    /// Whether no member has to wait because it failed, for all that is known without looking at them.
+    pub(crate) fn none_waits(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// The first round in which a member may be asked again, if it has to wait.
+    pub(crate) fn waits_until(&self, world: &RoundWorld, member: u16) -> Option<u64> {
+        let failures = self.failures(member);
+        (!failures.is_eligible(world.round())).then(|| failures.eligible_from())
     }
 
     /// Whether a member can be reached.

@@ -32,13 +32,14 @@ impl Picker<'_> {
         self.draws.of(u64::from(self.clients.number(member)))
     }
 
-    /// What becomes of a member that is chosen if it can be reached.
-    fn outcome(&self, member: u16, selected: &mut u64) -> Outcome {
-        if !self.clients.is_online(self.world, member) {
+    /// What becomes of a member that is chosen if it can be asked.
+    fn outcome(&self, member: u16, selected: &mut u64, failed: &mut Vec<u16>) -> Outcome {
+        if !self.clients.can_be_asked(self.world, member) {
             return Outcome::Stays;
         }
         *selected += 1;
         if self.world.drops_out(self.clients.number(member)) {
+            failed.push(member);
             Outcome::Stays
         } else {
             Outcome::Credited
@@ -64,7 +65,7 @@ impl Picker<'_> {
         } else {
             split(members, taken, |member| {
                 if wins(member) {
-                    self.outcome(member, &mut found.selected)
+                    self.outcome(member, &mut found.selected, &mut found.failed)
                 } else {
                     Outcome::Stays
                 }
@@ -80,7 +81,7 @@ impl Picker<'_> {
         found: &mut Found,
         bounds: Bounds,
     ) {
-        let Found { selected, near } = found;
+        let Found { selected, near, failed } = found;
         let mut open = |draw: u64, member: u16| {
             near.push((draw, self.clients.number(member)));
             Outcome::Open
@@ -97,8 +98,8 @@ impl Picker<'_> {
         } else {
             split(members, taken, |member| match self.draw(member).bits() {
                 draw if draw > bounds.possible => Outcome::Stays,
-                draw if draw < bounds.sure => self.outcome(member, selected),
-                draw if self.clients.is_online(self.world, member) => open(draw, member),
+                draw if draw < bounds.sure => self.outcome(member, selected, failed),
+                draw if self.clients.can_be_asked(self.world, member) => open(draw, member),
                 _ => Outcome::Stays,
             });
         }
