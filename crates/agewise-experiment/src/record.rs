@@ -146,6 +146,11 @@ impl Record {
         self.rounds.iter().map(|row| row.selected).sum()
     }
 
+    /// Places that were given to clients that did not report, over all rounds.
+    pub fn places_lost(&self) -> u64 {
+        self.selected() - self.reported()
+    }
+
     /// Rounds in which a client was forced.
     pub fn forced(&self) -> u64 {
         self.rounds.iter().filter(|row| row.forced).count() as u64

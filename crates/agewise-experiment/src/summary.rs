@@ -181,7 +181,7 @@ impl Means<'_> {
         self.add(name, |record| value(record.training.as_ref()?));
     }
 
-    fn of_load(&mut self) {
+    fn of_load(&mut self, experiment: &Experiment) {
         self.load("sigma", |load| load.sigma);
         self.load("mean_interval", |load| load.mean_interval);
         self.load("var_interval", |load| load.var_interval);
@@ -195,6 +195,12 @@ impl Means<'_> {
         self.add("forced", |record| Some(record.forced() as f64));
         self.add("selected", |record| Some(record.selected() as f64 / record.rounds.len() as f64));
         self.add("reported", |record| Some(record.reported() as f64 / record.rounds.len() as f64));
+        if !experiment.world().all_report() {
+            self.add("places_lost", |record| Some(record.places_lost() as f64));
+            self.add("share_lost", |record| {
+                Some(record.places_lost() as f64 / record.selected() as f64)
+            });
+        }
         self.add("available", |record| {
             let available: Option<u64> = record.rounds.iter().map(|row| row.available).sum();
             Some(available? as f64 / record.rounds.len() as f64)
@@ -230,7 +236,7 @@ fn summarise(
     theory: Option<PolicyTheory>,
 ) -> VariantSummary {
     let mut means = Means { runs, means: BTreeMap::new() };
-    means.of_load();
+    means.of_load(experiment);
     means.of_training(experiment, at_the_end);
     let loads = || runs.iter().filter_map(|record| record.load.as_ref());
     let rounds_to = |&target: &f64| {

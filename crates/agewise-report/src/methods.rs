@@ -42,17 +42,28 @@ impl ReportSection<'_> {
         if self.experiment().world().availability != AvailabilityModel::Always {
             parts.push(format!("availability {}", world.availability));
         }
-        for (name, value) in
-            [("dropout", world.dropout), ("join", world.join), ("leave", world.leave)]
-        {
+        for (name, value) in [
+            ("dropout", world.dropout),
+            ("failing", world.failing),
+            ("join", world.join),
+            ("leave", world.leave),
+        ] {
             if value > 0.0 {
                 parts.push(format!("{name} {value}"));
             }
+        }
+        if self.loses_places() && !self.experiment().params().backoff {
+            parts.push("no back-off".to_string());
         }
         if self.experiment().params().calibrate {
             parts.push("calibrated".to_string());
         }
         parts.join(", ")
+    }
+
+    /// Whether clients can be selected that do not report.
+    pub(crate) fn loses_places(&self) -> bool {
+        !self.experiment().world().all_report()
     }
 
     /// What the experiment is about, under the title.
@@ -91,8 +102,12 @@ impl ReportSection<'_> {
         let (clients, sizes) = (params.clients.to_string(), experiment.sizes());
         let world = || {
             let world = &params.world;
+            let failing = match world.failing {
+                0.0 => String::new(),
+                share => format!(", failing {share}"),
+            };
             KeyFigure::new("clients are there", world.availability.clone()).note(format!(
-                "dropout {}, join {}, leave {}",
+                "dropout {}{failing}, join {}, leave {}",
                 world.dropout, world.join, world.leave
             ))
         };

@@ -49,7 +49,13 @@ fn mean(policy: &VariantSummary, name: &str, text: fn(f64) -> String) -> String 
 impl ReportSection<'_> {
     /// The table of this experiment.
     pub fn summary_table(&self) -> SummaryTable {
-        let columns = if self.trains() { self.training_columns() } else { selection_columns() };
+        let mut columns = if self.trains() { self.training_columns() } else { selection_columns() };
+        if self.loses_places() {
+            columns.push(column("lost", |_, policy| {
+                let share = mean(policy, "share_lost", |share| format!("{:.1}%", 100.0 * share));
+                format!("{} ({share})", mean(policy, "places_lost", number))
+            }));
+        }
         let row = |(place, policy): (usize, &VariantSummary)| {
             let cells = columns.iter().map(|(_, text)| text(place, policy));
             std::iter::once(policy.policy.clone()).chain(cells).collect()
@@ -155,7 +161,12 @@ impl ReportSection<'_> {
         };
         format!(
             "{means}{x} Sigma: sum of the variances of the weights. Jain: 1 if all clients take part equally often. Never: \
-             clients that never took part."
+             clients that never took part.{}",
+            if self.loses_places() {
+                " Lost: places that were given to clients that did not report, in a run."
+            } else {
+                ""
+            }
         )
     }
 }

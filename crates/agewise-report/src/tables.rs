@@ -169,13 +169,16 @@ impl ReportSection<'_> {
 
     /// Who could be selected, who was, and who reported.
     fn world_table(&self) -> Table {
-        let columns = [
+        let mut columns = vec![
             ("available", "available"),
             ("selected", "selected"),
             ("reported", "reported"),
             ("never reached", "never_reached"),
             ("forced", "forced"),
         ];
+        if self.loses_places() {
+            columns.push(("places lost", "places_lost"));
+        }
         let headings = columns.iter().map(|(heading, _)| Column::number(*heading));
         let table = by_policy(headings, &self.summary.policies, |policy| {
             let cell = |name: &str| Cell::new(estimate(policy.means.get(name)));
@@ -183,8 +186,9 @@ impl ReportSection<'_> {
         });
         table.caption(format!(
             "Who was reached: clients per round that could be selected, that were, and that reported; clients that never \
-             reported in a run; rounds in which a client was forced because no other was selected. {}. Means over seeds ± \
+             reported in a run; rounds in which a client was forced because no other was selected{}. {}. Means over seeds ± \
              half of the 95% interval.",
+            if self.loses_places() { "; places of a run that were given to clients that did not report" } else { "" },
             self.world_line()
         ))
     }
