@@ -275,10 +275,11 @@ def compare(
     The defaults are six policies, 12 seeds and the digits inside the package, which takes about two
     minutes. ``params`` have the names of the keys of configuration files (docs/compare.md), without
     tables: for example ``policies``, ``seeds``, ``data``, ``partition``, ``model``, ``local_work``,
-    ``rounds``, ``targets``, ``availability``, ``dropout``, ``join``, ``leave``, ``calibrate``, and
-    ``aggregate`` for an aggregation rule. With ``preset``, parameters that are not given are those
-    of the preset. The run is saved in ``out`` (the default is a new folder in ``runs``), with the
-    same bytes as by the command. A folder that exists is an error without ``force=True``.
+    ``rounds``, ``targets``, ``availability``, ``dropout``, ``failing``, ``join``, ``leave``,
+    ``calibrate``, ``backoff``, and ``aggregate`` for an aggregation rule. With ``preset``,
+    parameters that are not given are those of the preset. The run is saved in ``out`` (the default
+    is a new folder in ``runs``), with the same bytes as by the command. A folder that exists is an
+    error without ``force=True``.
 
     ``progress`` is True for lines on stderr, False for no output, or a function. An exception in
     it, or Ctrl-C, ends the comparison between two rounds; :func:`resume_run` continues it.
@@ -323,9 +324,11 @@ def simulate(
     seeds: int | None = None,
     availability: str | None = None,
     dropout: float | None = None,
+    failing: float | None = None,
     join: float | None = None,
     leave: float | None = None,
     calibrate: bool | None = None,
+    backoff: bool | None = None,
     out: str | PathLike[str] | None = None,
     force: bool = False,
     threads: int | None = None,
@@ -369,9 +372,11 @@ def simulate(
         "seeds": seeds,
         "availability": availability,
         "dropout": dropout,
+        "failing": failing,
         "join": join,
         "leave": leave,
         "calibrate": calibrate,
+        "backoff": backoff,
     }
     job = _agewise.Job(document(params), False, out is not None, out, force, None)
     before: dict[tuple[int, int], int] = {}

@@ -135,8 +135,12 @@ pub(crate) fn data(error: DataError, name: &str, folder: &str) -> PyErr {
 pub(crate) fn read_params(json: &str, base: &ExperimentParams) -> Result<ExperimentParams, PyErr> {
     let given: Map<String, Value> = read(json, &[])?;
     let mut params = serde_json::to_value(base).map_err(bad_input)?;
+    // It is written only where it is given.
+    if let Some(world) = params["world"].as_object_mut() {
+        world.entry("failing").or_insert(Value::Null);
+    }
     let mut known: Vec<String> =
-        ["aggregate", "baseline", "size_list", "weighting"].map(str::to_string).to_vec();
+        ["aggregate", "backoff", "baseline", "size_list", "weighting"].map(str::to_string).to_vec();
     let keys = |value: &Value| {
         value.as_object().into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>()
     };

@@ -327,7 +327,7 @@ impl Experiment {
         sizes: agewise_core::Sizes,
     ) -> Result<Setting> {
         let plain = SettingParams::new(clients, params.cohort, params.max_age);
-        let (empty_cohort, backoff) = (params.empty_cohort, params.backoff);
+        let (empty_cohort, backoff) = (params.empty_cohort, params.backs_off());
         SettingParams { sizes: Some(sizes), empty_cohort, backoff, ..plain }.check()
     }
 }

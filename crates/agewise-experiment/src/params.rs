@@ -43,9 +43,9 @@ pub struct ExperimentParams {
     pub empty_cohort: EmptyCohort,
     /// Whether age laws learn the target interval from the number of reports.
     pub calibrate: bool,
-    /// Whether clients that fail again and again are asked less often.
-    #[serde(skip_serializing_if = "is_on")]
-    pub backoff: bool,
+    /// Whether clients that fail again and again are asked less often; they are unless this says `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<bool>,
     /// How data sizes are spread over clients; also over those that join, and where `size_list` is given.
     pub sizes: String,
     /// Sizes that were read from a file, for experiments without training.
@@ -72,9 +72,9 @@ pub struct WorldParams {
     pub availability: String,
     /// The probability that a selected client never reports.
     pub dropout: f64,
-    /// The share of clients that never report, however often they are selected.
-    #[serde(skip_serializing_if = "is_none")]
-    pub failing: f64,
+    /// The share of clients that never report, however often they are selected; none if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing: Option<f64>,
     /// Clients that join per round, as a share of the first population.
     pub join: f64,
     /// The probability that a client leaves for good in a round.
@@ -133,16 +133,6 @@ pub struct TrainingParams {
     pub bound: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_on(switch: &bool) -> bool {
-    *switch
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(share: &f64) -> bool {
-    *share == 0.0
-}
-
 impl Default for ExperimentParams {
     /// The paper's load-balancing experiment, with our policies beside its own; nothing is trained.
     fn default() -> Self {
@@ -158,7 +148,7 @@ impl Default for ExperimentParams {
             start: Start::default(),
             empty_cohort: EmptyCohort::default(),
             calibrate: false,
-            backoff: true,
+            backoff: None,
             sizes: "equal".to_string(),
             size_list: None,
             seed: 0,
@@ -188,6 +178,11 @@ impl ExperimentParams {
         }
     }
 
+    /// Whether clients that fail again and again are asked less often.
+    pub fn backs_off(&self) -> bool {
+        self.backoff.unwrap_or(true)
+    }
+
     /// The same with further policies behind those that there are.
     #[must_use]
     pub fn with_more_policies(mut self, more: impl IntoIterator<Item = String>) -> Self {
@@ -204,7 +199,7 @@ impl Default for WorldParams {
     /// Every client is always there and always reports.
     fn default() -> Self {
         let availability = "always".to_string();
-        Self { availability, dropout: 0.0, failing: 0.0, join: 0.0, leave: 0.0 }
+        Self { availability, dropout: 0.0, failing: None, join: 0.0, leave: 0.0 }
     }
 }
 

@@ -44,7 +44,7 @@ impl ReportSection<'_> {
         }
         for (name, value) in [
             ("dropout", world.dropout),
-            ("failing", world.failing),
+            ("failing", self.experiment().world().failing),
             ("join", world.join),
             ("leave", world.leave),
         ] {
@@ -52,7 +52,7 @@ impl ReportSection<'_> {
                 parts.push(format!("{name} {value}"));
             }
         }
-        if self.loses_places() && !self.experiment().params().backoff {
+        if self.loses_places() && !self.experiment().params().backs_off() {
             parts.push("no back-off".to_string());
         }
         if self.experiment().params().calibrate {
@@ -103,8 +103,8 @@ impl ReportSection<'_> {
         let world = || {
             let world = &params.world;
             let failing = match world.failing {
-                0.0 => String::new(),
-                share => format!(", failing {share}"),
+                Some(share) if share > 0.0 => format!(", failing {share}"),
+                _ => String::new(),
             };
             KeyFigure::new("clients are there", world.availability.clone()).note(format!(
                 "dropout {}{failing}, join {}, leave {}",

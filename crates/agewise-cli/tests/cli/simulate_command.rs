@@ -75,6 +75,29 @@ fn the_summary_is_one_document_with_every_field() -> Outcome {
     Ok(())
 }
 
+/// 100 clients, 5 per round, one that is there and never reports: the share of the places that it costs.
+#[test]
+fn a_client_that_never_reports_costs_few_places() -> Outcome {
+    let here = folder("simulate-failing")?;
+    let lost = |switch: &str| -> Outcome<Vec<f64>> {
+        let flags = "--clients 100 --cohort 5 --max-age 30 --rounds 400 --failing 0.01 --seed 1 \
+                     --policy random,oldest-first,markov-optimal --json --backoff";
+        let flags: Vec<&str> = flags.split_whitespace().chain([switch]).collect();
+        let document: Value = serde_json::from_str(&succeeds(&here, &flags)?)?;
+        let policies = document["policies"].as_array().ok_or("no policies")?;
+        let lost = policies.iter().map(|policy| policy["means"]["places_lost"]["mean"].as_f64());
+        Ok(lost.flatten().collect())
+    };
+    let (with, without) = (lost("on")?, lost("off")?);
+    assert_eq!(with[0], without[0], "random choice stays as it is");
+    // Of 20 asks on average by random choice; a dead client is asked 14 times in 400 rounds.
+    assert!(with[1..].iter().all(|lost| (12.0..=14.0).contains(lost)), "{with:?}");
+    assert!(without[1..].iter().all(|&lost| lost > 350.0), "{without:?}");
+    let shown = succeeds(&here, &["--rounds", "50", "--failing", "0.01"])?;
+    assert!(shown.contains("failing 0.01") && shown.contains("lost"), "{shown}");
+    Ok(())
+}
+
 #[test]
 fn the_stored_configuration_gives_the_same_bytes() -> Outcome {
     let here = folder("simulate-again")?;
@@ -97,6 +120,8 @@ fn the_stored_configuration_gives_the_same_bytes() -> Outcome {
         "on-off:10,3",
         "--dropout",
         "0.1",
+        "--failing",
+        "0.05",
         "--churn",
         "0.02,0.01",
         "--calibrate",
@@ -262,6 +287,8 @@ fn bad_input_is_named_before_any_work() -> Outcome {
         (&["--force"], "--out"),
         (&["--dropout", "1.5"], "dropout = 1.5"),
         (&["--dropout", "-1"], "dropout = -1"),
+        (&["--failing", "1"], "failing = 1"),
+        (&["--backoff", "maybe"], "backoff = maybe"),
         (&["--churn", "0.1"], "churn = 0.1"),
         (&["--churn", "-0.1,0"], "join = -0.1"),
         (&["--availability", "sometimes"], "availability = sometimes"),

@@ -37,15 +37,19 @@ impl WorldParams {
                 return Err(Error::new(field, value, "a probability from 0 to under 1"));
             }
         }
-        if !(0.0..1.0).contains(&self.failing) {
-            let expected = "a share of the clients, from 0 to under 1";
-            return Err(Error::new("failing", self.failing, expected));
+        let failing = self.failing.unwrap_or(0.0);
+        if !(0.0..1.0).contains(&failing) {
+            return Err(Error::new(
+                "failing",
+                failing,
+                "a share of the clients, from 0 to under 1",
+            ));
         }
         if !(0.0..=1e6).contains(&self.join) {
             let expected = "a share of the first population, 0 or more";
             return Err(Error::new("join", self.join, expected));
         }
-        let &Self { dropout, failing, join, leave, .. } = self;
+        let &Self { dropout, join, leave, .. } = self;
         Ok(World { seed, availability, dropout, failing, join, leave })
     }
 }
