@@ -7,7 +7,7 @@ const CLIENTS: usize = 4;
 
 fn endless(name: &str, keep: u32) -> Deployment {
     let round = format!(
-        "policy = \"markov-optimal\"\nclients = {CLIENTS}\ncohort = 2\nrounds = 0\njoin_seconds = 1.0\nreport_seconds = 20.0"
+        "policy = \"markov-optimal\"\nclients = {CLIENTS}\ncohort = 2\nrounds = 0\njoin_seconds = 1.0\nreport_seconds = 20.0\nmin_reports = 1"
     );
     let site = Deployment::new(name, &round);
     site.change("\"softmax\"", &format!("\"softmax\"\nkeep = {keep}"));
