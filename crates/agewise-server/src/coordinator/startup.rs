@@ -91,6 +91,7 @@ pub(super) fn prepare(
         auth,
         secret,
         settings: 0,
+        same_training_since: 0,
         skips_verification,
         sketches,
         shared,

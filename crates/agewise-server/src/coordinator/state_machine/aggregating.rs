@@ -48,7 +48,11 @@ impl Driver {
             accuracy: None,
             weights: Vec::new(),
             failures: Vec::new(),
-            unreported: round.unreported(is_cut_short, |client| self.is_gone(client, now)),
+            unreported: round.unreported(is_cut_short, |client| {
+                // At the deadline there is no time left to come back.
+                let is_deadline = !is_cut_short && !self.watchers.has(client);
+                is_deadline || self.is_gone(client, now)
+            }),
             model: None,
             note: None,
         };
@@ -121,7 +125,12 @@ impl Driver {
             self.refused = self.deps.ledger.refused_rounds(number, STATUS_ROUNDS)?;
         }
         let reports = round.members.values().filter_map(|member| member.report.as_ref());
-        reports.for_each(|report| self.norms.observe(report.norm));
+        // As in the ledger: what was trained otherwise is no measure.
+        if round.row.settings >= self.deps.same_training_since {
+            for report in reports {
+                self.norms.observe(report.norm);
+            }
+        }
         if let Some(calibrator) = &mut self.calibrator {
             // Those that were not waited for would have reported.
             let surplus = end.unreported.iter().filter(|(_, outcome)| *outcome == Outcome::Surplus);

@@ -17,6 +17,7 @@ impl Driver {
         if version != self.ledger_version {
             self.read_access()?;
             self.roll_back()?;
+            // If this is not committed, it is forgotten with everything else.
             self.ledger_version = version;
         }
         Ok(())

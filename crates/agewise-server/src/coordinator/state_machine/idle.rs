@@ -83,6 +83,7 @@ impl Driver {
         self.phase = Phase::Joining(Round::open(round));
         self.notifications.everyone = true;
         self.reconnect_deadline = None;
+        self.resume_deadline = None;
         Ok(())
     }
 

@@ -49,12 +49,18 @@ use watchers::Watchers;
 const LARGEST_BATCH: usize = 4_096;
 /// How long to wait after something went wrong with the disk.
 const RETRY: Duration = Duration::from_millis(500);
+/// No version of the ledger: as if another program had written to it.
+const NEVER_READ: i64 = -1;
 /// How long it takes at most until the driver notices that an operator has written to the ledger.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long the end of a run is announced before the coordinator leaves, unless everyone has heard it.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// After a start, how long to wait for clients to come back before the next round goes on with those that are there.
 const RECONNECT_GRACE: Duration = Duration::from_secs(10);
+/// After a start in the middle of a round, how long its members are waited for: longer than a client pauses between two tries (30 s).
+const RESUME_GRACE: Duration = Duration::from_secs(35);
+/// How long a member whose stream has ended is waited for: it tries again after a moment.
+const HANG_UP_GRACE: Duration = Duration::from_secs(3);
 
 /// Where the run stands.
 #[derive(Debug)]
@@ -115,6 +121,8 @@ pub(crate) struct DriverDeps {
     pub(crate) secret: Option<[u8; 32]>,
     /// The number of the settings in the ledger.
     pub(crate) settings: u32,
+    /// The first of them under which clients train as they do now.
+    pub(crate) same_training_since: u32,
     /// Whether clients are believed about draws and ages.
     pub(crate) skips_verification: bool,
     /// Where the policy looks at sketches of updates.
@@ -173,6 +181,8 @@ pub(crate) struct Driver {
     notified_end: HashSet<u32>,
     /// Until when clients that were there before a start are waited for.
     reconnect_deadline: Option<Instant>,
+    /// Until when members of a round that went on after a start are waited for, if they have not come back yet.
+    resume_deadline: Option<Instant>,
 }
 
 impl Driver {
@@ -281,8 +291,10 @@ impl Driver {
     fn begin_again(&mut self, error: &CoordinatorError) {
         self.outbox.clear();
         // Subscriptions that were not confirmed are dropped.
-        self.watchers.retain_open();
+        self.watchers.retain_open(Instant::now());
         self.deps.ledger.roll_back();
+        // What an operator asked for may have been done in what was lost: it is looked for again.
+        self.ledger_version = NEVER_READ;
         self.is_stale = true;
         match self.reload() {
             Ok(()) => {

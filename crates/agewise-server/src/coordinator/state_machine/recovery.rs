@@ -3,7 +3,7 @@
 use super::requests::STATUS_ROUNDS;
 use super::round::{Member, Round, RoundState, Windows};
 use super::watchers::Watchers;
-use super::{Driver, DriverDeps, PendingNotifications, Phase, RECONNECT_GRACE};
+use super::{Driver, DriverDeps, PendingNotifications, Phase, RECONNECT_GRACE, RESUME_GRACE};
 use crate::config::{CoordinatorConfig, CoordinatorParams};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::{EnrolledClient, Selection, SelectionState, report};
@@ -36,7 +36,7 @@ struct Recovered {
 impl Driver {
     /// A driver for the run in the ledger, or for a new one.
     pub(crate) fn new(mut deps: DriverDeps) -> Result<Self, CoordinatorError> {
-        deps.settings = note_settings(&mut deps)?;
+        (deps.settings, deps.same_training_since) = note_settings(&mut deps)?;
         let recovered = recover(&mut deps)?;
         let Recovered {
             selection,
@@ -51,6 +51,7 @@ impl Driver {
             announced_interval,
             warnings,
         } = recovered;
+        let now = Instant::now();
         let mut driver = Self {
             seeds: deps.secret.map(SeedChains::new),
             commitment: None,
@@ -76,7 +77,8 @@ impl Driver {
             prune: true,
             draining: None,
             notified_end: HashSet::new(),
-            reconnect_deadline: Some(Instant::now() + RECONNECT_GRACE),
+            reconnect_deadline: Some(now + RECONNECT_GRACE),
+            resume_deadline: Some(now + RESUME_GRACE),
         };
         driver.commit_to_seeds();
         driver.deps.ledger.commit()?;
@@ -146,7 +148,9 @@ fn recover(deps: &mut DriverDeps) -> Result<Recovered, CoordinatorError> {
     deps.auth.draw(round, open.as_ref().and_then(|(row, _)| row.seed));
     let (global, aggregator) = load_model(deps, &mut warnings)?;
     let mut norms = NormBound::default();
-    deps.ledger.last_norms(round, WINDOW)?.into_iter().for_each(|norm| norms.observe(norm));
+    for norm in deps.ledger.last_norms(round, deps.same_training_since, WINDOW)? {
+        norms.observe(norm);
+    }
     let refused = deps.ledger.refused_rounds(round, STATUS_ROUNDS)?;
     let without_model = deps.ledger.rounds_without_model()?;
     deps.ledger.reinstated_from(round)?;
@@ -241,15 +245,21 @@ fn load_selection(
     Ok(selection)
 }
 
-/// Writes down the settings with which the run goes on, if they are others than before. Gives their number.
-fn note_settings(deps: &mut DriverDeps) -> Result<u32, CoordinatorError> {
+/// Writes down the settings with which the run goes on, if they are others than before. Gives their number, and the
+/// first number from which on clients train in the same way.
+fn note_settings(deps: &mut DriverDeps) -> Result<(u32, u32), CoordinatorError> {
     let config = toml::to_string(&deps.config.params)?;
     let known = deps.ledger.settings()?;
+    let mut number = known.len() as u32;
     if known.last() == Some(&config) {
-        return Ok(known.len() as u32 - 1);
+        number -= 1;
+    } else {
+        deps.ledger.note_settings(number, &config)?;
     }
-    deps.ledger.note_settings(known.len() as u32, &config)?;
-    Ok(known.len() as u32)
+    let training = &deps.config.params.training;
+    let trains_so = |text: &&String| params_of(text).is_ok_and(|past| past.training == *training);
+    let before = known[..number as usize].iter().rev().take_while(trains_so).count();
+    Ok((number, number - before as u32))
 }
 
 /// The settings under which a round was announced.

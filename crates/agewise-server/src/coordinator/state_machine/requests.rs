@@ -44,7 +44,7 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::Unwatch { client, token } => {
-                self.watchers.end_stream(client, token);
+                self.watchers.end_stream(client, token, now);
                 if self.watchers.len() == 0 && self.phase.round().is_some() {
                     // All of them at once: more likely the network than each of them. They may come back as after a start.
                     self.reconnect_deadline = Some(now + RECONNECT_GRACE);

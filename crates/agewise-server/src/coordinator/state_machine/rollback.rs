@@ -7,6 +7,7 @@ use super::recovery::load_model;
 use super::round::{Aggregating, Round};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
+use agewise_train::aggregation::NormBound;
 use std::time::Instant;
 
 impl Driver {
@@ -38,7 +39,11 @@ impl Driver {
         self.deps.ledger.roll_back_to(version, round)?;
         let mut warnings = Vec::new();
         (self.global, self.aggregator) = load_model(&mut self.deps, &mut warnings)?;
+        // Updates to the model that was set aside say nothing about those to this one.
+        self.norms = NormBound::default();
         warnings.push(format!("from round {round} on the run went on with model {version} again"));
+        // It may be done for the second time, if the first one was not committed.
+        warnings.retain(|warning| !self.warnings.contains(warning));
         self.warnings.append(&mut warnings);
         tracing::warn!(round, version, "went back to an earlier model, as the operator asked");
         self.notifications.everyone = true;

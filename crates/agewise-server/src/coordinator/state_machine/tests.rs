@@ -1,9 +1,11 @@
 //! The driver by itself, at instants that are made up.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
 
-use super::{Driver, POLL_INTERVAL, Phase, SHUTDOWN_GRACE};
+use super::{Driver, HANG_UP_GRACE, POLL_INTERVAL, Phase, RESUME_GRACE, SHUTDOWN_GRACE};
+use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::shared::Shared;
 use crate::coordinator::startup::{StartOptions, prepare};
+use crate::coordinator::storage::ledger::{Ledger, NewJoin, ReportRow, RoundRow};
 use crate::crypto::Identity;
 use crate::protocol::{Announcement, EnrolRequest};
 use crate::test_support::Numbers;
@@ -43,6 +45,20 @@ impl Trial {
         let config = params.check().unwrap();
         let (driver, _) = prepare(config, task, options, shared, Arc::new(|| 0)).unwrap();
         Self { driver, folder }
+    }
+
+    fn enrol(&mut self, client: u8) {
+        let key = Identity::from_secret([client; 32]).public();
+        let name = format!("client-{client}");
+        let request = EnrolRequest { name, samples: 10, ..EnrolRequest::default() };
+        assert!(self.driver.enrol(&request, key).unwrap().is_ok());
+    }
+
+    /// An operator asks for the first model.
+    fn ask_rollback(&self) {
+        let mut other = Ledger::open(&self.folder.join("ledger.sqlite")).unwrap();
+        other.ask_rollback(0, 0).unwrap();
+        other.commit().unwrap();
     }
 
     /// Lets the driver do all that is due at an instant; then it has to sleep until a later one, or to end.
@@ -92,10 +108,7 @@ fn a_driver_that_serves_on_after_the_end_sleeps() {
 fn a_driver_that_waits_for_clients_to_come_back_sleeps() {
     let mut trial = Trial::new("back");
     for client in 0..2_u8 {
-        let key = Identity::from_secret([client; 32]).public();
-        let name = format!("client-{client}");
-        let request = EnrolRequest { name, samples: 10, ..EnrolRequest::default() };
-        assert!(trial.driver.enrol(&request, key).unwrap().is_ok());
+        trial.enrol(client);
     }
     let (_, _heard) = trial.driver.watchers.insert(0, Announcement::default());
     let back = trial.driver.reconnect_deadline.unwrap();
@@ -107,4 +120,80 @@ fn a_driver_that_waits_for_clients_to_come_back_sleeps() {
     }
     trial.sleeps_after(back);
     assert!(matches!(trial.driver.phase, Phase::Joining(_)), "it is waited for long enough");
+}
+
+#[test]
+fn a_rollback_whose_commit_fails_is_done_again() {
+    let mut trial = Trial::new("rollback-again");
+    trial.ask_rollback();
+    let driver = &mut trial.driver;
+    driver.refresh().unwrap();
+    assert_eq!(driver.deps.ledger.rollbacks().unwrap().len(), 1);
+    driver.begin_again(&CoordinatorError::Corrupt("the disk is full".to_string()));
+    assert_eq!(driver.deps.ledger.rollbacks().unwrap(), []);
+    driver.work(Vec::new()).unwrap();
+    assert_eq!(driver.deps.ledger.rollbacks().unwrap().len(), 1);
+    let told = driver.warnings.iter().filter(|warning| warning.contains("went on with model 0"));
+    assert_eq!(told.count(), 1);
+}
+
+#[test]
+fn a_rollback_and_other_training_begin_the_bound_on_norms_again() {
+    let mut trial = Trial::new("norms");
+    trial.enrol(0);
+    let ledger = &mut trial.driver.deps.ledger;
+    let row = RoundRow {
+        round: 0,
+        settings: 0,
+        is_joining: false,
+        interval: 1.0,
+        clients: 1,
+        seed: None,
+        model: 0,
+        began: 0,
+        available: 1,
+        forced: false,
+    };
+    ledger.begin_round(&row, None, std::iter::empty()).unwrap();
+    ledger.join(0, 0, &NewJoin::invited(0, 1)).unwrap();
+    let report = ReportRow { samples: 10, loss: 1.0, seconds: 1.0, norm: 3.0, sha256: vec![0; 32] };
+    ledger.accept(0, 0, &report).unwrap();
+    assert_eq!(ledger.last_norms(1, 0, 9).unwrap(), [3.0]);
+    assert_eq!(ledger.last_norms(1, 1, 9).unwrap(), [0.0; 0], "it was trained otherwise");
+    ledger.commit().unwrap();
+
+    let driver = &mut trial.driver;
+    driver.norms.observe(3.0);
+    let mut other = Ledger::open(&trial.folder.join("ledger.sqlite")).unwrap();
+    other.ask_rollback(0, 0).unwrap();
+    other.roll_back_to(0, 1).unwrap();
+    assert_eq!(other.last_norms(1, 0, 9).unwrap(), [0.0; 0], "the model was set aside");
+    drop(other);
+    trial.ask_rollback();
+    let driver = &mut trial.driver;
+    driver.refresh().unwrap();
+    assert_eq!(driver.norms.among(&[]), None);
+}
+
+#[test]
+fn a_member_that_hangs_up_has_time_to_come_back() {
+    let mut trial = Trial::new("hang-up");
+    for client in 0..2 {
+        trial.enrol(client);
+    }
+    let driver = &mut trial.driver;
+    let now = Instant::now();
+    driver.reconnect_deadline = None;
+    let (token, _heard) = driver.watchers.insert(0, Announcement::default());
+    let (_, _also) = driver.watchers.insert(1, Announcement::default());
+    driver.watchers.end_stream(0, token, now);
+    assert!(!driver.is_gone(0, now));
+    assert!(driver.is_gone(0, now + HANG_UP_GRACE), "also as long as another one is there");
+    assert!(!driver.is_gone(1, now + HANG_UP_GRACE));
+    let (_, _again) = driver.watchers.insert(0, Announcement::default());
+    assert!(!driver.is_gone(0, now + HANG_UP_GRACE), "it came back");
+    // One that has not been seen since the start.
+    let until = driver.resume_deadline.unwrap();
+    assert!(until <= now + RESUME_GRACE);
+    assert!(!driver.is_gone(2, now) && driver.is_gone(2, until));
 }

@@ -1,8 +1,8 @@
 //! Training: reports come in, and each of them is accepted once, refused, or late.
 
-use super::Driver;
 use super::requests::{Answer, MOST_SAMPLES};
 use super::round::{Member, Round, RoundState, Training};
+use super::{Driver, HANG_UP_GRACE};
 use crate::coordinator::command::UploadDecision;
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::refusal::{Reason, Refusal};
@@ -25,9 +25,14 @@ impl Driver {
         goal > 0 && round.reported() as u64 >= goal
     }
 
-    /// Whether a client has hung up. After a start, and when all have hung up at once, they have some time to come back.
+    /// Whether a client has hung up and had the time to come back: a moment, and more after a start and when all have hung up at once.
     pub(super) fn is_gone(&self, client: u32, now: Instant) -> bool {
-        !self.watchers.has(client) && self.reconnect_deadline.is_none_or(|until| now >= until)
+        let own = match self.watchers.ended(client) {
+            Some(ended) => Some(ended + HANG_UP_GRACE),
+            None => self.resume_deadline,
+        };
+        let is_over = |until: Option<Instant>| until.is_none_or(|until| now >= until);
+        !self.watchers.has(client) && is_over(own) && is_over(self.reconnect_deadline)
     }
 
     pub(super) fn begin_report(&mut self, header: &ReportHeader) -> Answer<UploadDecision> {

@@ -2,6 +2,7 @@
 
 use crate::protocol::Announcement;
 use std::collections::HashMap;
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// A client that listens.
@@ -15,6 +16,8 @@ struct Watcher {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     by_client: HashMap<u32, Watcher>,
+    /// When the last stream of a client ended that has none since.
+    ended: HashMap<u32, Instant>,
     present: Vec<bool>,
     next_token: u64,
 }
@@ -44,6 +47,7 @@ impl Watchers {
         self.next_token += 1;
         let (sender, announcements) = watch::channel(first);
         self.by_client.insert(client, Watcher { token, sender });
+        self.ended.remove(&client);
         self.mark(client, true);
         (token, announcements)
     }
@@ -55,17 +59,24 @@ impl Watchers {
     }
 
     /// A stream has ended; its client may listen on another one already.
-    pub(super) fn end_stream(&mut self, client: u32, token: u64) {
+    pub(super) fn end_stream(&mut self, client: u32, token: u64, now: Instant) {
         if self.by_client.get(&client).is_some_and(|watcher| watcher.token == token) {
             self.remove(client);
+            self.ended.insert(client, now);
         }
     }
 
+    /// When the stream of a client ended that does not listen; none if it has had no stream.
+    pub(super) fn ended(&self, client: u32) -> Option<Instant> {
+        self.ended.get(&client).copied()
+    }
+
     /// Forgets those whose streams have ended.
-    pub(super) fn retain_open(&mut self) {
+    pub(super) fn retain_open(&mut self, now: Instant) {
         let closed = self.by_client.iter().filter(|(_, watcher)| watcher.sender.is_closed());
         for client in closed.map(|(&client, _)| client).collect::<Vec<_>>() {
             self.remove(client);
+            self.ended.insert(client, now);
         }
     }
 

@@ -248,12 +248,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// The norms of the last so many updates that were accepted before a round, in the order of rounds and clients.
-    pub(crate) fn last_norms(&self, round: u64, limit: usize) -> Result<Vec<f64>> {
+    /// The norms of the last so many updates that were accepted before a round, since the last rollback and under these settings or later
+    /// ones, in the order of rounds and clients.
+    pub(crate) fn last_norms(&self, round: u64, settings: u32, limit: usize) -> Result<Vec<f64>> {
         let mut query = self.db.prepare_cached(
-            "SELECT norm FROM joins WHERE round < ?1 AND outcome = 'reported' ORDER BY round DESC, client DESC LIMIT ?2",
+            "SELECT norm FROM joins WHERE round < ?1 AND outcome = 'reported'
+               AND round >= (SELECT COALESCE(MAX(round), 0) FROM rollbacks)
+               AND round >= (SELECT COALESCE(MAX(round) + 1, 0) FROM rounds WHERE settings < ?2)
+             ORDER BY round DESC, client DESC LIMIT ?3",
         )?;
-        let norms = query.query_map(params![round as i64, limit as i64], |row| row.get(0))?;
+        let norms =
+            query.query_map(params![round as i64, settings, limit as i64], |row| row.get(0))?;
         let mut norms = norms.collect::<Result<Vec<f64>>>()?;
         norms.reverse();
         Ok(norms)
