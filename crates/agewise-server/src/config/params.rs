@@ -250,6 +250,11 @@ impl RoundParams {
     pub(crate) fn fewest_reports(&self) -> u64 {
         if self.min_reports == 0 { self.cohort.min(2) } else { self.min_reports }
     }
+
+    /// Whether anything follows from failures, so that they are counted.
+    pub(crate) fn counts_failures(&self) -> bool {
+        self.backoff || self.suspend_after > 0
+    }
 }
 
 impl Default for ModelParams {

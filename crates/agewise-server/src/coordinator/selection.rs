@@ -233,9 +233,15 @@ impl Selection {
         if counts { self.failures(client).eligible_from() } else { 0 }
     }
 
-    /// Ends a round in which these reports were credited and these clients failed. Returns what the policy keeps beyond them.
-    pub(crate) fn finish(&mut self, accepted: &[Report<'_>], failed: &[u32]) -> Result<Vec<f64>> {
-        let failed = if self.selector.setting().backoff() { failed } else { &[] };
+    /// Ends a round in which these reports were credited and these clients failed, if failures are counted. Returns what the policy keeps
+    /// beyond them.
+    pub(crate) fn finish(
+        &mut self,
+        accepted: &[Report<'_>],
+        failed: &[u32],
+        counts_failures: bool,
+    ) -> Result<Vec<f64>> {
+        let failed = if counts_failures { failed } else { &[] };
         let before = |report: &Report<'_>| self.ages().waiting_since(report.client);
         let before: Vec<i64> = accepted.iter().map(before).collect();
         self.selector.finish_with_failures(accepted, failed)?;

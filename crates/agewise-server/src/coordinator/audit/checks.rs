@@ -194,11 +194,15 @@ impl Replay {
             let in_a_row = u64::from(selection.failures(*client).in_a_row());
             after > 0 && in_a_row > 0 && in_a_row.is_multiple_of(after)
         };
-        let gone = |client: &u32| is_gone(&self.clients[*client as usize], number);
+        // Who was revoked in the middle of the round was no member any more when it ended.
+        let gone = |client: &u32| {
+            self.clients.get(*client as usize).is_some_and(|row| is_gone(row, number + 1))
+        };
         let due: BTreeSet<u32> =
             failed.iter().copied().filter(is_due).filter(|client| !gone(client)).collect();
         let noted = self.suspensions.iter().filter(|suspension| suspension.since == number + 1);
-        let noted: BTreeSet<u32> = noted.map(|suspension| suspension.client).collect();
+        let noted: BTreeSet<u32> =
+            noted.map(|suspension| suspension.client).filter(|client| !gone(client)).collect();
         for &client in noted.symmetric_difference(&due) {
             let what = if due.contains(&client) {
                 "it has failed too often, and was not suspended"

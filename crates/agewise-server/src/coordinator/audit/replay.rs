@@ -332,7 +332,8 @@ impl Replay {
             let is_over = round.is_some_and(|round| round.is_over);
             let failed: Vec<u32> =
                 failed(joins).into_iter().filter(|&client| is_over && client < clients).collect();
-            selection.finish(&accepted(joins, clients), &failed)?;
+            let counts = self.config(settings).params.round.counts_failures();
+            selection.finish(&accepted(joins, clients), &failed, counts)?;
             self.check_suspensions(number, settings, &failed, &selection);
             self.selection = Some((settings, selection));
         }

@@ -60,6 +60,9 @@ impl Driver {
         let before = own(self.aggregator.state());
         let begun = Instant::now();
         let made = if given_up.is_some() {
+            // Whoever was asked and has not failed yet had no time, invited or joined.
+            let open = end.unreported.iter_mut().filter(|(_, how)| *how != Outcome::Refused);
+            open.for_each(|(_, how)| *how = Outcome::Surplus);
             end.note = given_up;
             None
         } else if enough {
@@ -96,7 +99,7 @@ impl Driver {
         let accepted = accepted(round, &sketches);
         let failed = end.unreported.iter().filter(|(_, outcome)| outcome.is_failure());
         let failed: Vec<u32> = failed.map(|&(client, _)| client).collect();
-        let policy_state = self.selection.finish(&accepted, &failed)?;
+        let policy_state = self.selection.finish(&accepted, &failed, round.counts_failures)?;
         end.failures =
             failed.iter().map(|&client| (client, self.selection.failures(client))).collect();
         self.deps.ledger.keep_sketches(number, &sketches)?;
@@ -104,7 +107,7 @@ impl Driver {
             self.deps.ledger.keep_policy_state(&policy_state)?;
         }
         self.deps.ledger.end_round(&end)?;
-        self.suspend_failing(&end)?;
+        self.suspend_failing(&end, round.suspend_after)?;
         // From here on the round is over, whatever happens: the updates may be removed.
         self.deps.ledger.commit()?;
         let metrics = &self.deps.shared.metrics;

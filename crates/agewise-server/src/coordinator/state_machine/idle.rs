@@ -79,7 +79,8 @@ impl Driver {
         let windows = Windows::of(&self.deps.config);
         self.announced_interval = interval;
         self.deps.auth.draw(number, seed);
-        let round = RoundState::begin(row, rule, members, now, windows);
+        let params = &self.deps.config.params.round;
+        let round = RoundState::begin(row, rule, members, now, windows, params);
         self.phase = Phase::Joining(Round::open(round));
         self.notifications.everyone = true;
         self.reconnect_deadline = None;

@@ -369,7 +369,8 @@ fn resume_round(
     let config = announced_config(deps, row.settings)?;
     let rule = Arc::new(config.participation(row.clients, row.interval)?);
     let is_joining = row.is_joining;
-    let round = RoundState::begin(row, rule, members, now, Windows::of(&deps.config));
+    let windows = Windows::of(&deps.config);
+    let round = RoundState::begin(row, rule, members, now, windows, &config.params.round);
     Ok(if is_joining {
         Phase::Joining(Round::open(round))
     } else {

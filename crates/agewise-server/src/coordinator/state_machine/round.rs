@@ -1,6 +1,6 @@
 //! A round as a typed sequence of phases: joining, training, aggregating. What a phase does not allow does not compile.
 
-use crate::config::CoordinatorConfig;
+use crate::config::{CoordinatorConfig, RoundParams};
 use crate::coordinator::storage::ledger::{Outcome, ReportRow, RoundRow};
 use crate::protocol::ParticipationRule;
 use agewise_core::Pick;
@@ -55,20 +55,33 @@ pub(crate) struct RoundState {
     pub(crate) announced: Instant,
     pub(crate) join_until: Instant,
     pub(crate) report_until: Instant,
+    /// What follows from failures, as the round was announced: whether they are counted, and after how many a client is suspended.
+    pub(crate) counts_failures: bool,
+    pub(crate) suspend_after: u64,
 }
 
 impl RoundState {
-    /// A round that is announced, now or again, with these clients in it.
+    /// A round that is announced, now or again, with these clients in it; announced at first under these parameters.
     pub(crate) fn begin(
         row: RoundRow,
         rule: Arc<ParticipationRule>,
         members: BTreeMap<u32, Member>,
         now: Instant,
         windows: Windows,
+        params: &RoundParams,
     ) -> Self {
         let Windows { join, report } = windows;
         let (join_until, report_until) = (now + join, now + report);
-        Self { row, rule, members, announced: now, join_until, report_until }
+        Self {
+            row,
+            rule,
+            members,
+            announced: now,
+            join_until,
+            report_until,
+            counts_failures: params.counts_failures(),
+            suspend_after: params.suspend_after,
+        }
     }
 
     pub(crate) fn number(&self) -> u64 {

@@ -34,9 +34,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Suspends the clients that have failed too often in a round that is about to end.
-    pub(super) fn suspend_failing(&mut self, end: &RoundEnd) -> Result<(), CoordinatorError> {
-        let after = self.deps.config.params.round.suspend_after;
+    /// Suspends the clients that have failed so often in a row, in a round that is about to end.
+    pub(super) fn suspend_failing(
+        &mut self,
+        end: &RoundEnd,
+        after: u64,
+    ) -> Result<(), CoordinatorError> {
         for (client, failures) in &end.failures {
             let in_a_row = u64::from(failures.in_a_row());
             if after == 0 || in_a_row == 0 || !in_a_row.is_multiple_of(after) {

@@ -1,11 +1,14 @@
 //! The driver by itself, at instants that are made up.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failed test")]
 
+use super::round::Member;
 use super::{Driver, HANG_UP_GRACE, POLL_INTERVAL, Phase, RESUME_GRACE, SHUTDOWN_GRACE};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::shared::Shared;
 use crate::coordinator::startup::{StartOptions, prepare};
-use crate::coordinator::storage::ledger::{Ledger, NewJoin, ReportRow, RoundRow};
+use crate::coordinator::storage::ledger::{
+    Ledger, NewJoin, Outcome, ReportRow, RoundEnd, RoundOutcome, RoundRow,
+};
 use crate::crypto::Identity;
 use crate::protocol::{Announcement, EnrolRequest};
 use crate::test_support::Numbers;
@@ -80,6 +83,21 @@ impl Drop for Trial {
     }
 }
 
+fn row(round: u64) -> RoundRow {
+    RoundRow {
+        round,
+        settings: 0,
+        is_joining: false,
+        interval: 1.0,
+        clients: 1,
+        seed: None,
+        model: 0,
+        began: 0,
+        available: 1,
+        forced: false,
+    }
+}
+
 /// Instants around a deadline, and long after it.
 fn around(deadline: Instant) -> impl Iterator<Item = Instant> {
     let before =
@@ -142,18 +160,7 @@ fn a_rollback_and_other_training_begin_the_bound_on_norms_again() {
     let mut trial = Trial::new("norms");
     trial.enrol(0);
     let ledger = &mut trial.driver.deps.ledger;
-    let row = RoundRow {
-        round: 0,
-        settings: 0,
-        is_joining: false,
-        interval: 1.0,
-        clients: 1,
-        seed: None,
-        model: 0,
-        began: 0,
-        available: 1,
-        forced: false,
-    };
+    let row = row(0);
     ledger.begin_round(&row, None, std::iter::empty()).unwrap();
     ledger.join(0, 0, &NewJoin::invited(0, 1)).unwrap();
     let report = ReportRow { samples: 10, loss: 1.0, seconds: 1.0, norm: 3.0, sha256: vec![0; 32] };
@@ -196,4 +203,61 @@ fn a_member_that_hangs_up_has_time_to_come_back() {
     let until = driver.resume_deadline.unwrap();
     assert!(until <= now + RESUME_GRACE);
     assert!(!driver.is_gone(2, now) && driver.is_gone(2, until));
+}
+
+#[test]
+fn a_round_that_is_given_up_fails_nobody_and_goes_on_as_it_was_announced() {
+    let mut trial = Trial::new("given-up");
+    trial.enrol(0);
+    let driver = &mut trial.driver;
+    driver.begin_round(Instant::now()).unwrap();
+    driver.deps.ledger.join(0, 0, &NewJoin::invited(0, 1)).unwrap();
+    driver.deps.ledger.commit().unwrap();
+
+    // Started again with other settings in the middle of the round.
+    let mut params = driver.deps.config.params.clone();
+    params.round.suspend_after = 1;
+    let options =
+        StartOptions { threads: Threads::ONE, resume: true, run: None, skips_verification: false };
+    let shared = Arc::new(Shared::new(trial.folder.join("ledger.sqlite")));
+    let task = Arc::new(Numbers::new(1));
+    let again = prepare(params.check().unwrap(), task, options, shared, Arc::new(|| 0));
+    trial.driver = again.unwrap().0;
+    let round = trial.driver.phase.round().unwrap();
+    assert_eq!((round.suspend_after, round.counts_failures), (8, true));
+    assert_eq!(round.members.get(&0), Some(&Member::invited(0, 1)));
+
+    trial.ask_rollback();
+    let driver = &mut trial.driver;
+    driver.work(Vec::new()).unwrap();
+    let (outcome, _) = driver.deps.ledger.outcome(0, 0).unwrap().unwrap();
+    assert_eq!(outcome, Outcome::Surplus);
+    assert_eq!(driver.selection.failures(0).in_a_row(), 0);
+}
+
+#[test]
+fn a_model_is_not_compared_with_one_that_a_rollback_has_set_aside() {
+    let mut trial = Trial::new("evaluation");
+    let ledger = &mut trial.driver.deps.ledger;
+    for round in 0..3 {
+        ledger.begin_round(&row(round), None, std::iter::empty()).unwrap();
+        let end = RoundEnd {
+            round,
+            outcome: RoundOutcome::Committed,
+            seconds: 0.0,
+            loss: Some(round as f64),
+            accuracy: None,
+            weights: Vec::new(),
+            unreported: Vec::new(),
+            failures: Vec::new(),
+            model: None,
+            note: None,
+        };
+        ledger.end_round(&end).unwrap();
+    }
+    assert_eq!(ledger.last_evaluation(3).unwrap(), Some((2.0, None)));
+    ledger.ask_rollback(1, 0).unwrap();
+    assert_eq!(ledger.last_evaluation(3).unwrap(), Some((2.0, None)), "not done yet");
+    ledger.roll_back_to(1, 3).unwrap();
+    assert_eq!(ledger.last_evaluation(4).unwrap(), Some((0.0, None)));
 }

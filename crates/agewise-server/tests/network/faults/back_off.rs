@@ -88,8 +88,18 @@ async fn a_client_hears_of_its_failures_and_when_it_may_join_again() {
 /// Where the coordinator selects: who fails three times in a row is invited no more until an operator says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_fails_too_often_is_suspended_until_an_operator_reinstates_it() {
-    let state = folder("faults-suspended");
+    is_suspended_until_reinstated("faults-suspended", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_fails_too_often_is_suspended_without_back_off_too() {
+    is_suspended_until_reinstated("faults-suspended-only", false).await;
+}
+
+async fn is_suspended_until_reinstated(name: &str, backoff: bool) {
+    let state = folder(name);
     let mut params = settings(&state, 3, 1);
+    params.round.backoff = backoff;
     params.round.suspend_after = 3;
     params.round.rounds = 0;
     let names = ["a", "b", "bad"];

@@ -264,10 +264,11 @@ impl Ledger {
         Ok(norms)
     }
 
-    /// Loss and accuracy of the last model before a version that was evaluated.
+    /// Loss and accuracy of the last model before a version that was evaluated, but for those that a rollback has set aside.
     pub(crate) fn last_evaluation(&self, version: u64) -> Result<Option<(f64, Option<f64>)>> {
         let mut query = self.db.prepare_cached(
             "SELECT loss, accuracy FROM rounds WHERE round < ?1 AND state = 'committed' AND loss IS NOT NULL
+               AND NOT EXISTS (SELECT 1 FROM rollbacks WHERE version <= rounds.round AND rounds.round < rollbacks.round)
              ORDER BY round DESC LIMIT 1",
         )?;
         query.query_row([version as i64], |row| Ok((row.get(0)?, row.get(1)?))).optional()
