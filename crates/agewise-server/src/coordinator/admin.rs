@@ -177,7 +177,8 @@ impl Admin {
         Ok(self.ledger.tokens()?.into_iter().map(row).collect())
     }
 
-    /// Lifts the suspension of a client. It takes part from the next round on, and is suspended again after as many failures in a row.
+    /// Lifts the suspension of a client. It takes part again as soon as its back-off is over, and is suspended again after as many failures
+    /// in a row.
     pub fn reinstate(&mut self, name: &str) -> Result<(), CoordinatorError> {
         let client = self.ledger.reinstate(name)?;
         self.ledger.commit()?;

@@ -170,8 +170,6 @@ async fn one_client_is_never_the_model() {
     let mut params = poisoned(&state);
     params.aggregation = AggregationParams { full_reports: 0, ..params.aggregation };
     params.model = ModelParams { keep: 100, ..params.model };
-    params.round.join_seconds = 1.0;
-    params.round.report_seconds = 2.0;
     let site = Site::open(params.clone(), PARAMETERS).await;
     let mut clients = crowd(&site).await;
     for (round, reports, expected) in [(0u64, 1, None), (1, 2, Some(4.0)), (2, 4, Some(8.0))] {
@@ -185,6 +183,11 @@ async fn one_client_is_never_the_model() {
             let reply = client.report(round, version, 8.0).await.unwrap();
             assert_eq!(reply.outcome(), report_reply::Outcome::Accepted, "{}", reply.why);
             client.reply.waiting_since = reply.waiting_since;
+        }
+        // The round waits for nobody: the others are refused.
+        for (client, _) in &mut clients[reports..] {
+            let reply = client.report(round, version, f32::NAN).await.unwrap();
+            assert_eq!(reply.outcome(), report_reply::Outcome::Refused, "{}", reply.why);
         }
         let over = format!(
             "SELECT COUNT(*) FROM rounds WHERE round = {round} AND state IN ('committed', 'abandoned')"
@@ -201,6 +204,8 @@ async fn one_client_is_never_the_model() {
     // No draw wins, so that one is forced.
     let state = folder("attackers-poison-forced");
     params.state = state;
+    // Nobody comes before this is over.
+    params.round.join_seconds = 5.0;
     params.round.policy = "markov-custom(p=[1e-12, 1e-12])".to_string();
     let site = Site::open(params, PARAMETERS).await;
     let mut clients = crowd(&site).await;

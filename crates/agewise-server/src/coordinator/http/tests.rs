@@ -373,7 +373,7 @@ async fn connections_that_stay_keep_no_newcomer_out() {
     let scratch = Scratch::new("stay");
     let (address, _) = start(&scratch.path()).await;
     let mut kept = Vec::new();
-    for number in 0..3 * MOST_CONNECTIONS {
+    for number in 0..MOST_CONNECTIONS + 64 {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request: &[u8] = match number % 3 {
             0 => b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n",
