@@ -94,6 +94,15 @@ def finite_number(field: str, value: object) -> object:
     return value
 
 
+def max_age_or_auto(value: object) -> int | str:
+    """A maximum age: a whole number, or ``auto``."""
+    if isinstance(value, str):
+        if value == "auto":
+            return value
+        raise ValueError(f"max_age = {shown(value)}: expected 'auto' or a whole number")
+    return whole("max_age", value)
+
+
 def document(params: Mapping[str, object]) -> str:
     """Parameters as JSON, without those that are None."""
     return json.dumps(

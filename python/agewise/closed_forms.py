@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import document, finite, names
+from agewise.checks import document, finite, max_age_or_auto, names
 from agewise.lookup import by_name
+from agewise.selection import warn_of_max_age
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,9 @@ class PolicyTheory:
     empty_probability: float
     #: sqrt(Var Y)/T for windows of T rounds.
     window_sd: dict[int, float]
+    #: How long clients stay in step, if the policy is a single age law: `forgetting_rounds` (None
+    #: if they always do), `meet_again`, `cohort_correlation` and `greatest_probability`.
+    phases: dict[str, float | None] | None
     #: Values of X, and the probability of each.
     intervals: NDArray[np.uint64]
     interval_probabilities: NDArray[np.float64]
@@ -88,7 +92,7 @@ def theory(
     *,
     clients: int = 100,
     cohort: int = 15,
-    max_age: int = 10,
+    max_age: int | str = "auto",
     policies: Sequence[str] | None = None,
     sizes: str | ArrayLike = "equal",
     weighting: str | None = None,
@@ -106,7 +110,7 @@ def theory(
     >>> found = theory(policies=["random", "oldest-first"])
     >>> [(entry.policy, round(entry.var_interval, 2)) for entry in found.policies]
     [('random', 37.78), ('oldest-first', 0.22)]
-    >>> theory(clients=10**9, cohort=10**6, max_age=5000)["markov-optimal"].longest_wait
+    >>> theory(clients=10**9, cohort=10**6)["markov-optimal"].longest_wait
     1000
     """
     distribution = sizes if isinstance(sizes, str) else "equal"
@@ -115,7 +119,7 @@ def theory(
             {
                 "clients": clients,
                 "cohort": cohort,
-                "max_age": max_age,
+                "max_age": max_age_or_auto(max_age),
                 "policies": names("policies", policies),
                 "sizes": distribution,
                 "size_list": None if isinstance(sizes, str) else finite("sizes", sizes),
@@ -127,6 +131,8 @@ def theory(
         )
     )
     found = json.loads(text)
+    for entry in found["policies"]:
+        warn_of_max_age(entry["policy"], clients, cohort, max_age)
     entries = zip(found.pop("policies"), distributions, strict=True)
     return Theory(
         **found,

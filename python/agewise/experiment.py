@@ -9,6 +9,7 @@ import html
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -312,7 +313,7 @@ def simulate(
     *,
     clients: int | None = None,
     cohort: int | None = None,
-    max_age: int | None = None,
+    max_age: int | str | None = None,
     rounds: int | None = None,
     warmup: int | None = None,
     policies: Sequence[str] | None = None,
@@ -388,6 +389,8 @@ def simulate(
             if more:
                 progress(more)
 
+    for cost in job.max_age_costs():
+        warnings.warn(cost, stacklevel=3)
     return ExperimentResult(job, job.play(threads, on_progress))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import finite, known, numbers, rows, shown, whole, within
+from agewise.checks import finite, known, max_age_or_auto, numbers, rows, shown, whole, within
 
 _Figures = tuple[
     NDArray[np.float32] | None,
@@ -76,7 +77,11 @@ class AgeLaw:
 
 
 def age_law(
-    law: str | ArrayLike = "optimal", *, clients: int = 100, cohort: int = 15, max_age: int = 10
+    law: str | ArrayLike = "optimal",
+    *,
+    clients: int = 100,
+    cohort: int = 15,
+    max_age: int | str = "auto",
 ) -> AgeLaw:
     """The ``optimal`` or ``linear`` law for a setting, or the law of given probabilities.
 
@@ -92,8 +97,9 @@ def age_law(
     given = None if isinstance(law, str) else numbers("law", law).tolist()
     most = (1 << 32) - 1
     per_round = within("cohort", cohort, 1, within("clients", clients, 1, most))
-    ages = within("max_age", max_age, 1, most)
-    return AgeLaw(*_agewise.age_law(name, clients / per_round, ages, given))
+    ages = max_age_or_auto(max_age)
+    bound = None if isinstance(ages, str) else ages
+    return AgeLaw(*_agewise.age_law(name, clients / per_round, bound, given))
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +196,7 @@ class Selector:
         cohort: int = 15,
         seed: int = 0,
         *,
-        max_age: int = 10,
+        max_age: int | str = "auto",
         start: str = "stationary",
         weighting: str | None = None,
         sizes: ArrayLike | None = None,
@@ -198,7 +204,8 @@ class Selector:
     ) -> None:
         """Starts a run of a policy, written with its options as in ``phased(reshuffle=0.05)``.
 
-        ``max_age`` is the age at which age laws stop changing. ``start`` is ``stationary`` (initial
+        ``max_age`` is the age at which age laws stop changing; ``auto`` is as large as n/m asks,
+        and a number that costs the law variance is a warning. ``start`` is ``stationary`` (initial
         ages as after many rounds) or ``cold`` (all 0). ``weighting`` is ``uniform``, ``data-size``,
         ``draw-count`` or ``unbiased``; the default is that of the policy. ``sizes`` are the data
         sizes of all clients; the default is equal sizes. ``empty_cohort`` decides what happens if
@@ -216,6 +223,7 @@ class Selector:
             policy, clients, cohort, seed, max_age, start, weighting, sizes, empty_cohort
         )
         self._inner = _agewise.Selector(self._options)
+        warn_of_max_age(policy, clients, cohort, max_age)
         # Only one thread at a time uses the compiled selector.
         self._lock = threading.Lock()
 
@@ -422,7 +430,7 @@ class Client:
         client: int,
         seed: int = 0,
         *,
-        max_age: int = 10,
+        max_age: int | str = "auto",
         start: str = "stationary",
     ) -> None:
         """The client with the number ``client``, counted from 0."""
@@ -451,7 +459,7 @@ def _options(
     clients: int,
     cohort: int,
     seed: int,
-    max_age: int,
+    max_age: int | str,
     start: str,
     weighting: str | None,
     sizes: ArrayLike | None,
@@ -463,13 +471,22 @@ def _options(
             "clients": whole("clients", clients),
             "cohort": whole("cohort", cohort),
             "seed": whole("seed", seed),
-            "max_age": whole("max_age", max_age),
+            "max_age": max_age_or_auto(max_age),
             "start": _text("start", start),
             "weighting": None if weighting is None else _text("weighting", weighting),
             "sizes": None if sizes is None else finite("sizes", sizes),
             "empty_cohort": _text("empty_cohort", empty_cohort),
         }
     )
+
+
+def warn_of_max_age(policy: str, clients: int, cohort: int, max_age: int | str) -> None:
+    """Warns the caller of the caller if this maximum age costs the policy variance."""
+    if isinstance(max_age, str):
+        return
+    cost = _agewise.max_age_cost(policy, clients, cohort, max_age)
+    if cost is not None:
+        warnings.warn(cost, stacklevel=3)
 
 
 def _text(field: str, value: object) -> str:

@@ -166,6 +166,13 @@ impl Job {
         Ok(flat(serde_json::to_value(&self.params).map_err(bad_input)?).to_string())
     }
 
+    /// What the largest age costs policies, in sentences.
+    fn max_age_costs(&self) -> PyResult<Vec<String>> {
+        let experiment = self.experiment().map_err(failed)?;
+        let costs = experiment.max_age_costs().map_err(bad_input)?;
+        Ok(costs.into_iter().map(|(name, cost)| format!("{name}: {cost}")).collect())
+    }
+
     /// Plays the remaining rounds, and writes the results if there is a directory.
     #[pyo3(signature = (threads, progress=None))]
     fn play(

@@ -36,6 +36,7 @@ fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(work::policies, module)?)?;
     module.add_function(wrap_pyfunction!(work::spelled, module)?)?;
     module.add_function(wrap_pyfunction!(work::age_law, module)?)?;
+    module.add_function(wrap_pyfunction!(work::max_age_cost, module)?)?;
     module.add_function(wrap_pyfunction!(work::theory, module)?)?;
     module.add_function(wrap_pyfunction!(data::load_data, module)?)?;
     module.add_function(wrap_pyfunction!(data::partition, module)?)?;

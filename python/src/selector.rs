@@ -5,9 +5,9 @@ use crate::figures::{Figures, Lists};
 use agewise::selection::metrics::Participation;
 use agewise::selection::theory::WINDOW_LENGTHS;
 use agewise::selection::{
-    self, Availability, Cohort, Draws, EmptyCohort, Error, LossNeed, Needs, Policy, PolicySpec,
-    ProbeKind, Report, Seed, SelectorState, SettingParams, Sizes, Start, Stream, Weighting,
-    build_policy, find_policy,
+    self, Availability, Cohort, Draws, EmptyCohort, Error, LossNeed, MaxAge, Needs, Policy,
+    PolicySpec, ProbeKind, Report, Seed, SelectorState, SettingParams, Sizes, Start, Stream,
+    Weighting, build_policy, find_policy,
 };
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ struct Options {
     policy: String,
     clients: u64,
     cohort: u64,
-    max_age: u64,
+    max_age: MaxAge,
     seed: u64,
     start: String,
     weighting: Option<String>,

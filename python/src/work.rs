@@ -3,7 +3,7 @@
 use crate::errors::{EXPERIMENT, bad_input, read, renamed};
 use agewise::report::theory::{TheoryReport, TheoryRequest, default_policies};
 use agewise::selection::{
-    AgeLaw, EmptyCohort, LawFamily, POLICIES, PolicySpec, Result, Seed, SettingParams,
+    AgeLaw, EmptyCohort, LawFamily, MaxAge, POLICIES, PolicySpec, Result, Seed, SettingParams,
     SizeDistribution, Sizes, Weighting, build_policy, find_policy,
 };
 use numpy::{IntoPyArray, PyArray1};
@@ -42,16 +42,17 @@ pub(crate) fn spelled(policy: &str) -> PyResult<String> {
 type LawRow<'py> =
     (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, f64, f64, f64, Option<u64>);
 
-/// An age law: `optimal` or `linear` for an interval and a largest age, or given probabilities.
+/// An age law: `optimal` or `linear` for an interval and a largest age (or as large as needed), or given probabilities.
 #[pyfunction]
 #[pyo3(signature = (family, interval, max_age, probabilities=None))]
 pub(crate) fn age_law<'py>(
     py: Python<'py>,
     family: &str,
     interval: f64,
-    max_age: u32,
+    max_age: Option<u64>,
     probabilities: Option<Vec<f64>>,
 ) -> PyResult<LawRow<'py>> {
+    let max_age = max_age.map_or(MaxAge::Auto, MaxAge::Fixed);
     let law = match (probabilities, family) {
         (Some(probabilities), _) => AgeLaw::new(&probabilities),
         (None, "optimal") => LawFamily::Optimal.law(interval, max_age),
@@ -73,13 +74,31 @@ pub(crate) fn age_law<'py>(
     ))
 }
 
+/// What a largest age costs a policy, in a sentence, if it costs anything.
+#[pyfunction]
+pub(crate) fn max_age_cost(
+    policy: &str,
+    clients: u64,
+    cohort: u64,
+    max_age: u64,
+) -> PyResult<Option<String>> {
+    let cost = || {
+        let setting = SettingParams::new(clients, cohort, max_age).check()?;
+        let policy = build_policy(&policy.parse()?, &setting)?;
+        let family = policy.law_family();
+        family.map_or(Ok(None), |family| setting.max_age_cost(family))
+    };
+    let found = cost().map_err(bad_input)?;
+    Ok(found.map(|cost| format!("{policy}: {cost}")))
+}
+
 /// The arguments of `theory`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TheoryOptions {
     clients: u64,
     cohort: u64,
-    max_age: u64,
+    max_age: MaxAge,
     sizes: String,
     size_list: Option<Vec<f64>>,
     policies: Option<Vec<String>>,

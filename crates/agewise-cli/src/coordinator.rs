@@ -178,6 +178,10 @@ fn serve(path: &Path, resume: bool, place: &DataDir, log: &LogArgs) -> Result<()
         }
     }
     let config = params.check()?;
+    if let Some(cost) = config.max_age_cost {
+        // If standard error is closed too, there is nowhere left to write.
+        let _ = writeln!(io::stderr(), "{}", prose(&format!("caution: round.{cost}")));
+    }
     let identity = identity(&config)?;
     let dataset = load(&config.params.model.data, &place.folders())?;
     log.begin();

@@ -111,6 +111,7 @@ impl Request<'_> {
             // If standard error is closed too, there is nowhere left to write.
             let _ = writeln!(std::io::stderr(), "caution: {file}");
         }
+        warn_of_max_age(&experiment)?;
         let stop = stop_on_interrupt()?;
         let progress = ProgressTable::new(&experiment, threads, run.quiet);
         let results = play(&experiment, Some(&dir), threads, &progress, &stop);
@@ -214,6 +215,16 @@ fn hint(error: ReportError, go_on: &str) -> Failure {
         }
         error => error.into(),
     }
+}
+
+/// Warns where a maximum age costs variance that `auto` would not.
+fn warn_of_max_age(experiment: &Experiment) -> Result<(), Failure> {
+    for (name, cost) in experiment.max_age_costs()? {
+        // If standard error is closed too, there is nowhere left to write.
+        let _ =
+            writeln!(std::io::stderr(), "{}", table::prose(&format!("caution: {name}: {cost}")));
+    }
+    Ok(())
 }
 
 /// A flag that is set by the first Ctrl-C; the second one ends the program at once.

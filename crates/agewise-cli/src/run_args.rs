@@ -1,7 +1,7 @@
 //! The flags that both kinds of experiments have.
 
 use super::{Failure, count};
-use agewise_core::{Error, PolicySpec, Weighting};
+use agewise_core::{Error, MaxAge, PolicySpec, Weighting};
 use agewise_experiment::ExperimentParams;
 use clap::{Arg, Args};
 use serde::{Serialize, Serializer};
@@ -60,9 +60,9 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, value_name = "M", value_parser = count::parse, allow_negative_numbers = true)]
     cohort: Option<u64>,
 
-    /// m': the age at which an age law stops changing
-    #[arg(long, value_name = "AGE", value_parser = count::parse, allow_negative_numbers = true)]
-    max_age: Option<u64>,
+    /// m': the age at which an age law stops changing; auto: as large as n/m asks
+    #[arg(long, value_name = "auto|AGE", value_parser = max_age, allow_negative_numbers = true)]
+    max_age: Option<MaxAge>,
 
     /// Policies, separated by commas; @cold or @stationary behind a name sets its first ages
     #[arg(id = "policies", long = "policy", value_name = "NAME,...")]
@@ -104,6 +104,15 @@ pub(crate) struct ExperimentArgs {
 
     #[command(flatten)]
     world: WorldArgs,
+}
+
+/// Reads a maximum age; numbers as people write them.
+pub(crate) fn max_age(text: &str) -> Result<MaxAge, String> {
+    if text == "auto" {
+        return Ok(MaxAge::Auto);
+    }
+    let number = count::parse(text).map(MaxAge::Fixed);
+    number.map_err(|error| format!("{error}, or auto for as large as n/m asks"))
 }
 
 /// What happens to clients.

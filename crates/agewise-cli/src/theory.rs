@@ -1,8 +1,11 @@
 //! `agewise theory`: what the policies do to a population, in closed form.
 
-use super::run_args::EMPTY_COHORTS;
+use super::run_args::{EMPTY_COHORTS, max_age};
 use super::{Failure, count, print, print_json, sizes, table};
-use agewise_core::{EmptyCohort, PolicySpec, Seed, Setting, SettingParams, Weighting, find_policy};
+use agewise_core::theory::PhaseTheory;
+use agewise_core::{
+    EmptyCohort, MaxAge, PolicySpec, Seed, Setting, SettingParams, Weighting, find_policy,
+};
 use agewise_experiment::ExperimentParams;
 use agewise_report::format::number;
 use agewise_report::theory::{PolicyReport, TheoryReport, TheoryRequest, default_policies};
@@ -31,7 +34,7 @@ const EXAMPLES: &str = "\
 Examples:
   # The setting of the paper
   agewise theory
-  agewise theory --clients 1e9 --cohort 1e6 --max-age 5000
+  agewise theory --clients 1e9 --cohort 1e6
   agewise theory --sizes zipf:2.0 \\
     --policy random,probabilistic,oldest-first
   agewise theory --figure laws.png --policy \\
@@ -52,10 +55,10 @@ pub(crate) struct TheoryArgs {
           value_parser = count::parse, allow_negative_numbers = true)]
     cohort: u64,
 
-    /// m': the age at which an age law stops changing; older clients keep its last probability
-    #[arg(long, value_name = "AGE", default_value_t = ExperimentParams::default().max_age,
-          value_parser = count::parse, allow_negative_numbers = true)]
-    max_age: u64,
+    /// m': the age at which an age law stops changing; older clients keep its last probability; auto: as large as n/m asks
+    #[arg(long, value_name = "auto|AGE", default_value_t = ExperimentParams::default().max_age,
+          value_parser = max_age, allow_negative_numbers = true)]
+    max_age: MaxAge,
 
     /// Data sizes of the clients: equal, zipf:A (the paper has 2.0), lognormal:S, or a FILE of numbers
     #[arg(long, value_name = "DISTRIBUTION|FILE", default_value_t = ExperimentParams::default().sizes)]
@@ -173,7 +176,11 @@ fn theory_table(report: &TheoryReport) -> String {
         text.push('\n');
     }
     let fraction = (n / m).fract();
-    let mut notes = vec![
+    let costs = report.policies.iter().filter_map(|policy| {
+        policy.max_age_cost.as_ref().map(|cost| format!("{}: {cost}.", policy.policy))
+    });
+    let mut notes = costs.collect::<Vec<String>>();
+    notes.extend([
         format!(
             "X: rounds from one selection of a client to its next; n/m = {}, least possible Var[X] {}.",
             number(n / m),
@@ -184,7 +191,7 @@ fn theory_table(report: &TheoryReport) -> String {
              average.",
             number(report.sigma_floor)
         ),
-    ];
+    ]);
     if report.policies.iter().any(|policy| policy.theory.empty_probability > 1e-3) {
         notes.push(
             "Rounds in which no client takes part are not rare here. A forced client is not in E[X], Var[X] and cohort, and \
@@ -213,9 +220,39 @@ fn explanation(policy: &PolicyReport, target: f64) -> String {
     if off && theory.probabilities.is_some() {
         let _ = write!(text, " It calls {} clients per round.", number(theory.cohort_mean));
     }
+    if let Some(phases) = &theory.phases {
+        text += &in_step(phases);
+    }
     if theory.empty_probability > 1e-6 {
         let chance = number(theory.empty_probability);
         let _ = write!(text, " A round is empty with probability {chance}.");
+    }
+    text
+}
+
+/// How long clients stay in step, and what a client gains by waiting.
+fn in_step(phases: &PhaseTheory) -> String {
+    let mut text = format!(
+        " Two clients that met come together again with chance {}",
+        number(phases.meet_again)
+    );
+    if let Some(correlation) = phases.cohort_correlation {
+        let _ =
+            write!(text, ", cohort sizes n/m rounds apart correlate by {}", number(correlation));
+    }
+    match phases.forgetting_rounds {
+        Some(rounds) => {
+            let _ = write!(text, ", and phases are forgotten in {} rounds", number(rounds));
+        }
+        None if phases.meet_again > 1.0 - 1e-9 => text += ", and phases are never forgotten",
+        // The law is too long to tell.
+        None => {}
+    }
+    text.push('.');
+    if phases.greatest_probability < 1.0 {
+        let chance = number(phases.greatest_probability);
+        let _ =
+            write!(text, " No client comes with a chance above {chance}, however long it waited.");
     }
     text
 }

@@ -42,7 +42,8 @@ pub use backoff::{FailedClient, Failures};
 pub use calibration::Calibrator;
 pub use error::{Error, Result};
 pub use law::{
-    AgeLaw, IntervalMoments, LARGEST_MAX_AGE, LawFamily, Laws, StationaryAge, proportional_rates,
+    AgeLaw, IntervalMoments, LARGEST_MAX_AGE, LawFamily, Laws, MaxAge, MaxAgeCost, StationaryAge,
+    proportional_rates,
 };
 pub use policies::{POLICIES, build as build_policy, find as find_policy};
 pub use policy::{

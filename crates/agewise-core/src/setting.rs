@@ -1,7 +1,7 @@
 //! What a selection problem consists of: how many clients, how many per round, with which data.
 
 use crate::error::{Error, Result};
-use crate::law::{self, Laws};
+use crate::law::{self, Laws, MaxAge, MaxAgeCost};
 use crate::sizes::{Sizes, check_clients};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct SettingParams {
     /// m: the target number of clients per round.
     pub cohort: u64,
     /// m': the age at which the age laws saturate.
-    pub max_age: u64,
+    pub max_age: MaxAge,
     /// Data sizes; equal if absent.
     pub sizes: Option<Sizes>,
     /// A target rate for each client, instead of m/n for all; they must add up to m.
@@ -51,11 +51,11 @@ pub struct SettingParams {
 
 impl SettingParams {
     /// The smallest description: n, m and `max_age`, with equal sizes and one rate for all.
-    pub fn new(clients: u64, cohort: u64, max_age: u64) -> Self {
+    pub fn new(clients: u64, cohort: u64, max_age: impl Into<MaxAge>) -> Self {
         Self {
             clients,
             cohort,
-            max_age,
+            max_age: max_age.into(),
             sizes: None,
             rates: None,
             interval: None,
@@ -75,7 +75,8 @@ impl SettingParams {
                 return Err(Error::new("cohort", self.cohort, expected));
             }
         };
-        let max_age = law::check_max_age(self.max_age)?;
+        let max_age = self.max_age;
+        max_age.at(1.0)?;
         let sizes = self.sizes.unwrap_or_else(|| Sizes::equal(clients));
         check_length("sizes", sizes.clients() as usize, clients)?;
         if let Some(rates) = &self.rates {
@@ -94,7 +95,7 @@ impl SettingParams {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
     cohort: u32,
-    max_age: u32,
+    max_age: MaxAge,
     sizes: Sizes,
     rates: Option<Arc<[f64]>>,
     /// The target interval, where it is not n/m.
@@ -115,7 +116,7 @@ impl Setting {
     }
 
     /// m': the age at which the age laws saturate.
-    pub fn max_age(&self) -> u32 {
+    pub fn max_age(&self) -> MaxAge {
         self.max_age
     }
 
@@ -184,6 +185,14 @@ impl Setting {
             Some(rates) => Laws::from_rates(family, rates, self.max_age),
             None => Ok(Laws::shared(family.law(self.interval(), self.max_age)?)),
         }
+    }
+
+    /// What the maximum age costs a family of laws here, if it costs anything; where clients have rates of their own, for
+    /// the client that waits longest.
+    pub fn max_age_cost(&self, family: law::LawFamily) -> Result<Option<MaxAgeCost>> {
+        let rates = self.rates.iter().flat_map(|rates| rates.iter());
+        let longest = rates.map(|rate| 1.0 / rate).fold(self.interval(), f64::max);
+        self.max_age.cost(family, longest)
     }
 
     /// One more client.

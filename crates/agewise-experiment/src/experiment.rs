@@ -19,7 +19,9 @@ use crate::run::{SelectionRun, SelectionSpec};
 use crate::speeds::SpeedDistribution;
 use crate::world::World;
 use agewise_core::theory::PolicyTheory;
-use agewise_core::{Error, Result, Seed, Setting, SettingParams, SizeDistribution, Start};
+use agewise_core::{
+    Error, MaxAgeCost, Result, Seed, Setting, SettingParams, SizeDistribution, Start,
+};
 use agewise_train::data::{AlteredFile, Dataset};
 use agewise_train::task::PartitionKey;
 use agewise_train::{Metric, Task};
@@ -318,6 +320,21 @@ impl Experiment {
         }
         self.check_objectives()?;
         self.context(0).map(drop)
+    }
+
+    /// What the maximum age costs, for each variant that it costs anything, with the variant's name.
+    pub fn max_age_costs(&self) -> Result<Vec<(&str, MaxAgeCost)>> {
+        let cost = |variant: &Variant| {
+            let Some(family) = variant.policy().build(&self.setting)?.law_family() else {
+                return Ok(None);
+            };
+            self.setting.max_age_cost(family)
+        };
+        let mut costs = Vec::new();
+        for variant in &self.variants {
+            costs.extend(cost(variant)?.map(|cost| (variant.name(), cost)));
+        }
+        Ok(costs)
     }
 
     /// The setting of so many clients with these sizes.

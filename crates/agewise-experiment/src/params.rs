@@ -9,7 +9,7 @@ mod file;
 
 pub use file::{Difference, read_params};
 
-use agewise_core::{EmptyCohort, Start, Weighting};
+use agewise_core::{EmptyCohort, MaxAge, Start, Weighting};
 use agewise_train::data::PixelScale;
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +23,8 @@ pub struct ExperimentParams {
     pub clients: u64,
     /// m: clients per round.
     pub cohort: u64,
-    /// m': the age at which laws saturate.
-    pub max_age: u64,
+    /// m': the age at which laws saturate; `auto` is as large as n/m asks.
+    pub max_age: MaxAge,
     /// Rounds to play, at most.
     pub rounds: u64,
     /// Rounds at the beginning that are played and not counted in the figures of load.
@@ -139,7 +139,7 @@ impl Default for ExperimentParams {
         Self {
             clients: 100,
             cohort: 15,
-            max_age: 10,
+            max_age: MaxAge::Auto,
             rounds: 1_000,
             warmup: 0,
             policies: usual_policies("phased"),

@@ -8,13 +8,16 @@
 mod diversity;
 
 use crate::params::{ExperimentParams, TrainingParams};
-use agewise_core::{Error, Result, Seed, Start};
+use agewise_core::{Error, MaxAge, Result, Seed, Start};
 use agewise_train::aggregation::{Aggregation, AggregationParams, Contribution};
 use agewise_train::data::{Dataset, ImageShape, Images, PixelScale};
 use agewise_train::local::{LocalTrainingParams, LocalWork};
 use agewise_train::task::PartitionKey;
 use agewise_train::{NativeTask, RoundEngine, RoundPlan, Task, Threads};
 use std::time::Instant;
+
+/// m' of the paper.
+const PAPER_MAX_AGE: MaxAge = MaxAge::Fixed(10);
 
 /// A comparison with a name.
 #[derive(Debug, Clone)]
@@ -168,6 +171,7 @@ fn theorem() -> Preset {
     let policies = ["random", "probabilistic", "markov-optimal", "markov-linear", "oldest-first"];
     let params = ExperimentParams {
         policies: policies.map(str::to_string).to_vec(),
+        max_age: PAPER_MAX_AGE,
         rounds: 2_000,
         seeds: 3,
         training: Some(TrainingParams {
@@ -210,6 +214,7 @@ fn preset(experiment: &PaperExperiment, steps: bool) -> Preset {
     let policies = ["random", "probabilistic", "markov-optimal", "markov-linear"];
     let params = ExperimentParams {
         policies: policies.map(str::to_string).to_vec(),
+        max_age: PAPER_MAX_AGE,
         start: Start::Cold,
         rounds,
         seeds: 5,
@@ -264,7 +269,7 @@ mod tests {
     #[test]
     fn the_settings_are_the_papers() {
         let params = named("paper-cifar10-noniid").unwrap().params;
-        assert_eq!((params.clients, params.cohort, params.max_age), (100, 15, 10));
+        assert_eq!((params.clients, params.cohort, params.max_age), (100, 15, PAPER_MAX_AGE));
         assert_eq!(params.start, Start::Cold);
         let training = params.training.unwrap();
         assert_eq!((training.local_work.as_str(), training.batch), ("5 epochs", 50));

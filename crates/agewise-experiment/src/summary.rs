@@ -26,8 +26,8 @@ pub struct Summary {
     pub clients: u64,
     /// m.
     pub cohort: u64,
-    /// m'.
-    pub max_age: u64,
+    /// m', as it is at the beginning.
+    pub max_age: u32,
     /// Rounds, at most.
     pub rounds: u64,
     /// Seeds.
@@ -100,7 +100,7 @@ pub struct RoundsTo {
 impl Summary {
     /// Sums up the records of an experiment.
     pub fn new(experiment: &Experiment, records: &[Record]) -> Result<Self> {
-        let params = experiment.params();
+        let (params, setting) = (experiment.params(), experiment.setting());
         let of = |place: usize| -> Vec<&Record> {
             let mine = |record: &&Record| record.finished && record.id.variant == place;
             records.iter().filter(mine).collect()
@@ -117,7 +117,7 @@ impl Summary {
             model: task.as_ref().map(|task| task.model.clone()),
             clients: params.clients,
             cohort: params.cohort,
-            max_age: params.max_age,
+            max_age: setting.max_age().at(setting.interval())?,
             rounds: params.rounds,
             seeds: params.seeds,
             baseline: experiment.variants()[experiment.baseline()].name().to_string(),

@@ -82,7 +82,7 @@ impl ReportSection<'_> {
         } else {
             format!(
                 "{size}, maximum age {}, sizes {}, {} rounds, {}",
-                params.max_age,
+                self.summary.max_age,
                 self.experiment().sizes(),
                 params.rounds,
                 counted(params.seeds, "seed")

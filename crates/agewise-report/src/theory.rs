@@ -3,8 +3,8 @@
 use crate::series_style::slots;
 use agewise_core::theory::{Binomial, PolicyTheory, cohort_size};
 use agewise_core::{
-    Error, POLICIES, PolicySpec, Result, Setting, SettingParams, Weighting, build_policy,
-    find_policy,
+    Error, MaxAgeCost, POLICIES, PolicySpec, Result, Setting, SettingParams, Weighting,
+    build_policy, find_policy,
 };
 use agewise_plot::{Axis, Figure, Panel, ReferenceLine, Series, SeriesStyle};
 use serde::Serialize;
@@ -79,6 +79,9 @@ pub struct PolicyReport {
     /// Cohort sizes by round from a cold start; empty if not asked for, or if clients are not independent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cold_start: Vec<ColdRound>,
+    /// What the maximum age costs it, if it costs anything.
+    #[serde(skip)]
+    pub max_age_cost: Option<MaxAgeCost>,
     /// Its look, the same in every figure.
     #[serde(skip)]
     slot: usize,
@@ -127,7 +130,7 @@ impl TheoryReport {
         Ok(Self {
             clients: setting.clients(),
             cohort: setting.cohort(),
-            max_age: setting.max_age(),
+            max_age: setting.max_age().at(setting.interval())?,
             sizes: request.sizes.clone(),
             sigma_floor: 1.0 / f64::from(setting.cohort()) - 1.0 / f64::from(setting.clients()),
             policies: policies.collect::<Result<_>>()?,
@@ -248,12 +251,16 @@ impl PolicyReport {
             };
             Error::new("policy", spec, expected)
         })?;
+        let family = policy.law_family();
+        let cost = family.map(|family| request.setting.max_age_cost(family)).transpose()?;
+        let max_age_cost = cost.flatten();
         Ok(Self {
             policy: spec.to_string(),
             summary: entry.summary,
             weighting,
             theory,
             cold_start,
+            max_age_cost,
             slot,
         })
     }

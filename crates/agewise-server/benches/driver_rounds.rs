@@ -5,6 +5,7 @@
 //! thread and the time from one round to the next. The ledger is filled beforehand, so that 100,000 clients do not have to enrol.
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot be set up ends")]
 
+use agewise_core::MaxAge;
 use agewise_server::client::swarm::{self, SwarmParams};
 use agewise_server::client::{Event, OwnTask, TaskProvider};
 use agewise_server::coordinator::{self, Admin, Coordinator, LEDGER};
@@ -104,7 +105,7 @@ async fn run(policy: &str, clients: u64) -> (f64, f64) {
             clients: CONNECTED,
             cohort: COHORT,
             max_cohort: COHORT,
-            max_age: 20_000,
+            max_age: MaxAge::Fixed(20_000),
             rounds: ROUNDS,
             join_seconds: 60.0,
             report_seconds: 600.0,

@@ -66,16 +66,16 @@ def age_mod(
     cohort: int | None = None,
     seed: int | None = None,
     *,
-    max_age: int | None = None,
+    max_age: int | str | None = None,
     start: str | None = None,
 ) -> Mod:
     """A mod that lets the client decide whether it trains: the decentralised mode.
 
     Arguments that are not given are taken from the run config (`agewise-policy`,
     `agewise-clients`, `agewise-cohort`, `agewise-seed`, `agewise-max-age`, `agewise-start`). The
-    defaults are `"markov-optimal"`, the node's `num-partitions`, (no default), 0, 10 and
-    `"stationary"`. All clients and the server need the same values. If `agewise-decentralised` is
-    false in the run config, the mod only states the partition id, like
+    defaults are `"markov-optimal"`, the node's `num-partitions`, (no default), 0,
+    `"auto"` and `"stationary"`. All clients and the server need the same values. If
+    `agewise-decentralised` is false in the run config, the mod only states the partition id, like
     [`identity_mod`][agewise.flower.identity_mod].
 
     When a train message arrives, the client decides by its partition id, its age and the round. If
@@ -174,8 +174,8 @@ def _since(client: Client, content: RecordDict, state: RecordDict, round_from_ze
     return round_from_zero - age
 
 
-_Given = tuple[str | None, int | None, int | None, int | None, int | None, str | None]
-_Settings = tuple[str, int, int, int, int, str]
+_Given = tuple[str | None, int | None, int | None, int | None, int | str | None, str | None]
+_Settings = tuple[str, int, int, int, int | str, str]
 
 
 def _settings(given: _Given, context: Context) -> _Settings:
@@ -187,9 +187,14 @@ def _settings(given: _Given, context: Context) -> _Settings:
         _whole(clients, "clients", context, partitions),
         _whole(cohort, "cohort", context, None),
         _whole(seed, "seed", context, 0),
-        _whole(max_age, "max-age", context, 10),
+        _max_age(max_age, context),
         _text(start, "start", context, "stationary"),
     )
+
+
+def _max_age(given: int | str | None, context: Context) -> int | str:
+    value = context.run_config.get("agewise-max-age", "auto") if given is None else given
+    return value if value == "auto" else _whole(value, "max-age", context, None)  # type: ignore[arg-type]
 
 
 def _whole(given: int | None, name: str, context: Context, default: object) -> int:

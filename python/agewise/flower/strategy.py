@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from agewise import Client, Selector
-from agewise.checks import names, positive, whole
+from agewise.checks import max_age_or_auto, names, positive, whole
 from agewise.flower import checkpoint
 from agewise.flower.evaluation import add_participation, evaluation_draw, later_rounds
 from agewise.flower.keys import (
@@ -86,7 +86,7 @@ class AgeStrategy(FedAvg):
         cohort: int | None = None,
         policy: str = "markov-optimal",
         seed: int = 0,
-        max_age: int = 10,
+        max_age: int | str = "auto",
         start: str = "stationary",
         weighting: str | None = None,
         sizes: Sequence[float] | None = None,
@@ -101,7 +101,7 @@ class AgeStrategy(FedAvg):
         clients, seed, max_age = (
             positive("clients", clients),
             whole("seed", seed),
-            whole("max_age", max_age),
+            max_age_or_auto(max_age),
         )
         if cohort is None:
             cohort = max(1, round(fraction_train * clients))

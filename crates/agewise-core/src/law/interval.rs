@@ -4,6 +4,7 @@
 //! P(X > k) is the product of 1 - p_j for j < k, and geometric from `max_age` on.
 
 use super::AgeLaw;
+use crate::theory::phases::LawParts;
 use serde::Serialize;
 
 /// Mean and variance of X.
@@ -50,6 +51,19 @@ impl AgeLaw {
             waiting *= 1.0 - p;
             (here > 0.0 || waiting > 0.0).then_some((age + 1, here))
         })
+    }
+
+    /// The distribution of X as finitely many values and a geometric end.
+    pub(crate) fn parts(&self) -> LawParts {
+        let mut waiting = 1.0;
+        let mut early = Vec::with_capacity(self.tail.len());
+        for age in u64::from(self.zeros)..self.last_change() {
+            let p = self.probability(age);
+            early.push((age + 1, waiting * p));
+            waiting *= 1.0 - p;
+        }
+        let (last, last_chance) = (self.last_change(), self.final_probability());
+        LawParts { early, waiting, last, last_chance }
     }
 
     /// The longest possible X, or `None` where a client may wait for any number of rounds.

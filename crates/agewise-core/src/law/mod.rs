@@ -3,13 +3,17 @@
 //! Section III of the paper (Markov selection based on age). A law is a vector p_0, ..., p_{max_age};
 //! a client older than `max_age` uses the last entry, so the law saturates while the true age goes on.
 
+mod capped;
 mod interval;
 mod linear;
+mod max_age;
+mod mixing;
 mod optimal;
 mod per_client;
 mod steady_state;
 
 pub use interval::IntervalMoments;
+pub use max_age::{MaxAge, MaxAgeCost};
 pub(crate) use per_client::check_rate;
 pub use per_client::{LawFamily, Laws, proportional_rates};
 pub use steady_state::StationaryAge;
@@ -117,6 +121,11 @@ impl AgeLaw {
     /// The age from which on p is constant: `max_age`, or earlier.
     fn last_change(&self) -> u64 {
         u64::from(self.zeros) + self.tail.len() as u64 - 1
+    }
+
+    /// The greatest of all p_a: the chance of a client that may choose its age by staying away.
+    pub fn greatest_probability(&self) -> f64 {
+        self.tail.iter().copied().fold(0.0, f64::max)
     }
 
     /// p at and after [`Self::last_change`].

@@ -1,25 +1,38 @@
 //! Which client follows which law: one for all, or each its own from a target rate.
 
-use super::AgeLaw;
+use super::{AgeLaw, MaxAge, check_interval};
 use crate::error::{Error, Result};
 use crate::random::Draw;
 use std::collections::HashMap;
 
 /// A way to make a law from a target interval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LawFamily {
     /// Theorem 2.
     Optimal,
     /// p_a = min(1, s (a + 1)).
     Linear,
+    /// The optimal law with intervals that vary a little, so that clients do not stay in step.
+    Mixing {
+        /// The least Var\[X\].
+        variance: f64,
+    },
+    /// The best law of which no probability exceeds a multiple of m/n.
+    Capped {
+        /// That multiple.
+        factor: f64,
+    },
 }
 
 impl LawFamily {
     /// The law of this family for a target interval.
-    pub fn law(self, interval: f64, max_age: u32) -> Result<AgeLaw> {
+    pub fn law(self, interval: f64, max_age: impl Into<MaxAge>) -> Result<AgeLaw> {
+        let max_age = max_age.into().at(check_interval(interval)?)?;
         match self {
             Self::Optimal => AgeLaw::optimal(interval, max_age),
             Self::Linear => AgeLaw::linear(interval, max_age),
+            Self::Mixing { variance } => AgeLaw::mixing(interval, max_age, variance),
+            Self::Capped { factor } => AgeLaw::capped(interval, max_age, factor),
         }
     }
 }
@@ -40,7 +53,12 @@ impl Laws {
 
     /// For a client with target rate r its own law for the interval 1/r; clients of the same rate
     /// share one.
-    pub fn from_rates(family: LawFamily, rates: &[f64], max_age: u32) -> Result<Self> {
+    pub fn from_rates(
+        family: LawFamily,
+        rates: &[f64],
+        max_age: impl Into<MaxAge>,
+    ) -> Result<Self> {
+        let max_age = max_age.into();
         let mut laws = Vec::new();
         let mut known = HashMap::new();
         let mut law_of = Vec::with_capacity(rates.len());

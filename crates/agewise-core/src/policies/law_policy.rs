@@ -11,7 +11,8 @@ use crate::theory::independent::{IndependentSigma, sigma, weighted_sigma};
 use crate::theory::subset_weights::{SizeClass, gather};
 use crate::theory::windows::renewal_window_sd;
 use crate::theory::{
-    PolicyTheory, Sigma, WINDOW_LENGTHS, distribution_for_drawing, sum_over_clients, unbiased_sigma,
+    PhaseTheory, PolicyTheory, Sigma, WINDOW_LENGTHS, distribution_for_drawing, sum_over_clients,
+    unbiased_sigma,
 };
 use crate::weighting::Weighting;
 use std::collections::BTreeMap;
@@ -128,6 +129,7 @@ impl Policy for LawPolicy {
             empty_probability: sigma.empty_probability,
             window_sd: common
                 .map_or_else(BTreeMap::new, |law| renewal_window_sd(law, &WINDOW_LENGTHS)),
+            phases: common.map(PhaseTheory::new),
             interval_distribution: common.map_or_else(Vec::new, distribution_for_drawing),
         }))
     }

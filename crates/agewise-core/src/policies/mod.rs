@@ -12,8 +12,10 @@ mod clustered;
 mod divfl;
 mod hierarchical;
 mod law_policy;
+mod markov_capped;
 mod markov_custom;
 mod markov_linear;
+mod markov_mixing;
 mod markov_optimal;
 mod oldest_first;
 mod oort;
@@ -44,6 +46,8 @@ pub const POLICIES: &[PolicyEntry] = &[
     clustered::ENTRY,
     divfl::ENTRY,
     oort::ENTRY,
+    markov_mixing::ENTRY,
+    markov_capped::ENTRY,
 ];
 
 /// The policy of this name.

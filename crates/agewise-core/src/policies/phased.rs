@@ -6,7 +6,9 @@
 //! meet again and again ([`crate::metrics::CoParticipation`] measures it), unless phases are slowly reshuffled.
 //!
 //! A client that misses its turn (offline, or its report was lost) stays due until it is credited, because
-//! the rule looks at all rounds since its age began and not only at the present one.
+//! the rule looks at all rounds since its age began and not only at the present one. With `grace` it stays due for so
+//! many rounds only, and then waits for its next turn: so no client can choose the round in which it comes, as turns
+//! follow from its number and the round, and nothing that it does moves them.
 //!
 //! Reshuffling: once per ceil(n/m) rounds, slots s and (c - s) mod n swap their phases with probability
 //! `reshuffle`, c being random and public. The set of phases stays as it is, and so do the cohort
@@ -29,7 +31,10 @@ use std::sync::Arc;
 pub(super) const ENTRY: PolicyEntry = PolicyEntry {
     name: "phased",
     summary: "each client keeps a rhythm of its own: ages stay private, cohorts stay near m.",
-    options: &[("reshuffle", "the share of clients that swap phases in n/m rounds, from 0 to 1")],
+    options: &[
+        ("reshuffle", "the share of clients that swap phases in n/m rounds, from 0 to 1"),
+        ("grace", "for how many rounds a missed turn can be made up (for ever)"),
+    ],
     needs_options: false,
     weighting: Weighting::Uniform,
     build: |spec, setting| {
@@ -40,7 +45,19 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         if share > 0.0 && setting.rates().is_some() {
             return Err(spec.wrong("reshuffle", share, "0 where clients have rates of their own"));
         }
-        Ok(Box::new(Phased::new(setting, share)))
+        let grace = match spec.number("grace")? {
+            None => None,
+            Some(rounds)
+                if rounds >= 0.0 && rounds <= f64::from(u32::MAX) && rounds.fract() == 0.0 =>
+            {
+                Some(rounds as u32)
+            }
+            Some(rounds) => return Err(spec.wrong("grace", rounds, "a whole number of rounds")),
+        };
+        if share > 0.0 && grace.is_some() {
+            return Err(spec.wrong("grace", "given", "none where phases are reshuffled"));
+        }
+        Ok(Box::new(Phased::new(setting, share, grace)))
     },
 };
 
@@ -58,6 +75,8 @@ struct Phased {
     rates: Option<Arc<[f64]>>,
     common_rate: f64,
     common_step: u128,
+    /// For how many rounds a missed turn can be made up; for ever, if absent.
+    grace: Option<u32>,
     /// The share of clients that swap in a cycle, and the same as a chance.
     share: f64,
     reshuffle: Chance,
@@ -69,7 +88,7 @@ struct Phased {
 }
 
 impl Phased {
-    fn new(setting: &Setting, reshuffle: f64) -> Self {
+    fn new(setting: &Setting, reshuffle: f64, grace: Option<u32>) -> Self {
         Self {
             clients: setting.clients(),
             rates: setting.shared_rates(),
@@ -79,6 +98,7 @@ impl Phased {
                 None => periodic::step(setting.cohort(), setting.clients()),
                 Some(interval) => periodic::step_of_rate(1.0 / interval),
             },
+            grace,
             share: reshuffle,
             reshuffle: Chance::new(reshuffle),
             cycle: setting.interval().ceil() as u64,
@@ -150,7 +170,9 @@ impl Phased {
             // Only a missed turn makes anyone wait so long, and a swap has hidden it.
             return true;
         }
-        let begin = (round as i64 - age as i64).max(place.since);
+        // Turns before this one are over.
+        let looks_back = self.grace.map_or(age, |grace| age.min(u64::from(grace)));
+        let begin = (round as i64 - looks_back as i64).max(place.since);
         let rounds = (round as i64 - begin + 1) as u64;
         let Ok(step) = u64::try_from(self.step(client)) else {
             // A full turn in each round.
@@ -280,7 +302,7 @@ impl Policy for Phased {
 
     /// Everyone's steps follow from n/m, and swaps from n. The places are found again in the next round.
     fn population_changed(&mut self, setting: &Setting) -> Result<()> {
-        *self = Self::new(setting, self.share);
+        *self = Self::new(setting, self.share, self.grace);
         Ok(())
     }
 

@@ -106,6 +106,7 @@ impl Policy for Probabilistic {
         let theory = PolicyTheory {
             probabilities: None,
             steady_state: None,
+            phases: None,
             mean_interval: 0.0,
             var_interval: 0.0,
             longest_wait: None,

@@ -9,12 +9,14 @@
 //! | Theorem 5, Sigma of independent clients | [`independent`] |
 //! | (none) cohort sizes round by round | [`cohort_size`] |
 //! | (none) sqrt(Var Y)/T | [`windows`] |
+//! | (none) how long clients stay in step | [`phases`] |
 
 mod binomial;
 mod bound;
 pub mod cohort_size;
 pub mod independent;
 pub mod periodic;
+pub mod phases;
 pub(crate) mod replay;
 pub mod subset_weights;
 pub mod windows;
@@ -22,6 +24,7 @@ pub mod with_replacement;
 
 pub use binomial::Binomial;
 pub use bound::{BoundConstants, BoundParts, ConvergenceBound};
+pub use phases::PhaseTheory;
 
 use crate::law::{AgeLaw, IntervalMoments};
 use crate::setting::Setting;
@@ -61,6 +64,8 @@ pub struct PolicyTheory {
     pub empty_probability: f64,
     /// sqrt(Var Y)/T for windows of T rounds, Y being a client's selections in the window.
     pub window_sd: BTreeMap<u32, f64>,
+    /// How long clients stay in step, for policies that are one age law.
+    pub phases: Option<PhaseTheory>,
     /// P(X = x) for the values that matter, for drawing.
     #[serde(skip)]
     pub interval_distribution: Vec<(u64, f64)>,
@@ -72,6 +77,7 @@ impl PolicyTheory {
         Self {
             probabilities: None,
             steady_state: None,
+            phases: None,
             sigma: None,
             sigma_given_nonempty: None,
             sigma_exact: true,

@@ -4,9 +4,12 @@
 
 mod against_simulation;
 mod bad_input;
+mod calibrated;
+mod colluders;
 mod common;
 mod failures;
 mod field;
+mod in_step;
 mod notes;
 mod own_rates;
 mod population;

@@ -69,7 +69,7 @@ fn each_client_follows_its_own_law() {
             let (variance, variance_error) =
                 mean_and_error(&own.clone().map(Intervals::variance).collect::<Vec<_>>());
             let rate = setting.rate(client);
-            let law = family.law(1.0 / rate, MAX_AGE as u32).unwrap().interval();
+            let law = family.law(1.0 / rate, MAX_AGE).unwrap().interval();
             let context = format!("{name}, client {client}, r = {rate}");
             // A ratio of sums: biased by the covariance of count and length, of the order X/count.
             let count = own.map(Intervals::count).min().unwrap() as f64;

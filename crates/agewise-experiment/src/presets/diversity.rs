@@ -104,7 +104,7 @@ pub(super) fn presets() -> impl Iterator<Item = Preset> {
     SETTINGS.iter().map(|setting| {
         let params = ExperimentParams {
             cohort: setting.cohort,
-            max_age: setting.max_age,
+            max_age: setting.max_age.into(),
             policies: POLICIES.map(str::to_string).to_vec(),
             rounds: setting.rounds,
             seed: setting.seed,

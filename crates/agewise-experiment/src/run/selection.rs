@@ -159,12 +159,12 @@ impl SelectionSpec {
             let here = (0..setting.clients()).map(|client| setting.sizes().of(client));
             Sizes::new(here.chain(newcomers).collect())?
         };
-        let (cohort, max_age) = (u64::from(setting.cohort()), u64::from(setting.max_age()));
+        let cohort = u64::from(setting.cohort());
         SettingParams {
             sizes: Some(sizes),
             empty_cohort: setting.empty_cohort(),
             backoff: setting.backoff(),
-            ..SettingParams::new(u64::from(total), cohort, max_age)
+            ..SettingParams::new(u64::from(total), cohort, setting.max_age())
         }
         .check()
     }

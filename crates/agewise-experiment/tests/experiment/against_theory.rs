@@ -65,7 +65,7 @@ fn equal_sizes() {
 #[test]
 fn unequal_sizes_and_other_numbers() {
     assert_all_close(&summary(|p| {
-        (p.clients, p.cohort, p.max_age) = (60, 7, 5);
+        (p.clients, p.cohort, p.max_age) = (60, 7, 5.into());
         // Whole periods of 60 rounds: a rhythm has no chance in it, and so no interval for what a part adds.
         p.rounds = 420;
         p.sizes = "lognormal:0.7".into();

@@ -95,7 +95,7 @@ fn no_waves_build_up() {
     for (clients, cohort) in [(10_000, 500), (10_000, 200)] {
         for world in ["offline", "dropout"] {
             let outcome = run(|p| {
-                (p.clients, p.cohort, p.max_age, p.rounds) = (clients, cohort, 100, 1_500);
+                (p.clients, p.cohort, p.max_age, p.rounds) = (clients, cohort, 100.into(), 1_500);
                 p.warmup = 1_000;
                 match world {
                     "offline" => p.world.availability = "bernoulli:0.7".into(),

@@ -114,8 +114,9 @@ fn a_damaged_line_counts_as_not_written_and_another_configuration_is_refused() {
 
 #[test]
 fn memory_is_guessed_before_it_is_taken() {
-    let large =
-        |p: &mut ExperimentParams| (p.clients, p.cohort, p.max_age) = (100_000_000, 15_000_000, 10);
+    let large = |p: &mut ExperimentParams| {
+        (p.clients, p.cohort, p.max_age) = (100_000_000, 15_000_000, 10.into());
+    };
     let large = experiment(large).unwrap();
     assert_eq!((large.runs_at_once(8), restless().runs_at_once(8)), (1, 8));
     // 32 bytes for each client.

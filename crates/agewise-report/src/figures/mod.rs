@@ -74,7 +74,7 @@ impl ReportSection<'_> {
             None => vec![
                 format!("{clients} clients"),
                 format!("{cohort} per round"),
-                format!("maximum age {}", params.max_age),
+                format!("maximum age {}", self.summary.max_age),
                 format!("{} rounds", params.rounds),
             ],
         };

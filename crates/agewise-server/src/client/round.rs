@@ -8,7 +8,7 @@ use crate::protocol::coordinator_client::CoordinatorClient;
 use crate::protocol::parameters::{from_bytes, to_bytes};
 use crate::protocol::{
     Announcement, DrawSource, FetchModelRequest, JoinRequest, ParticipationParams, ReportHeader,
-    ReportPart, State, join_reply, report_part, report_reply, seeded_draw,
+    ReportPart, State, join_reply, max_age_from_wire, report_part, report_reply, seeded_draw,
 };
 use agewise_core::{Error, Seed};
 use agewise_train::task::{PartitionKey, TrainJob};
@@ -96,7 +96,7 @@ impl Session {
         }
         let params = ParticipationParams {
             policy: policy.parse()?,
-            max_age,
+            max_age: max_age_from_wire(max_age),
             clients: announcement.clients,
             cohort: announcement.cohort,
             interval: announcement.interval,

@@ -10,7 +10,7 @@ pub use params::{
 };
 
 use crate::protocol::{ParticipationParams, ParticipationRule};
-use agewise_core::{Error, PolicySpec, PolicyVariant, Result, Seed, SettingParams};
+use agewise_core::{Error, MaxAgeCost, PolicySpec, PolicyVariant, Result, Seed, SettingParams};
 use agewise_train::aggregation::{Aggregation, AggregationParams};
 use agewise_train::local::LocalTraining;
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct CoordinatorConfig {
     pub variant: PolicyVariant,
     /// Whether clients decide by themselves; otherwise the coordinator selects.
     pub clients_decide: bool,
+    /// What the maximum age costs, if it costs anything.
+    pub max_age_cost: Option<MaxAgeCost>,
     /// How clients train.
     pub training: LocalTraining,
     /// How updates become the next model.
@@ -111,7 +113,8 @@ impl CoordinatorParams {
                             (a policy of your own must have neither a law nor a local rule)";
             return Err(Error::new("round.policy", variant.name(), expected));
         }
-        if round.calibrate && built.law_family().is_none() {
+        let family = built.law_family();
+        if round.calibrate && family.is_none() {
             let expected = format!("false, as {} has no interval to calibrate", variant.name());
             return Err(Error::new("round.calibrate", true, expected));
         }
@@ -156,12 +159,15 @@ impl CoordinatorParams {
         let aggregation = AggregationParams { full_reports, ..self.aggregation };
         let aggregation = Aggregation::from_params(aggregation).map_err(inside("aggregation"))?;
         let training = self.training.check().map_err(inside("training"))?;
+        let cost = family.map(|family| setting.max_age_cost(family)).transpose();
+        let max_age_cost = cost.map_err(inside("round"))?.flatten();
         let max_cohort = max_cohort as usize;
         let needs_sketches = built.needs().update_sketches;
         Ok(CoordinatorConfig {
             params: self,
             variant,
             clients_decide,
+            max_age_cost,
             training,
             aggregation,
             max_cohort,
@@ -238,7 +244,7 @@ impl CoordinatorConfig {
         };
         let params = ParticipationParams {
             policy: spec.clone(),
-            max_age: self.params.round.max_age as u32,
+            max_age: self.params.round.max_age,
             clients,
             cohort: self.params.round.cohort as u32,
             interval,

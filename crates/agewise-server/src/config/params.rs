@@ -1,7 +1,7 @@
 //! Parameters as they are written in a file, not checked yet, and their defaults.
 
 use super::MaxNorm;
-use agewise_core::{EmptyCohort, Start, Weighting};
+use agewise_core::{EmptyCohort, MaxAge, Start, Weighting};
 use agewise_train::aggregation::AggregationParams;
 use agewise_train::data::PixelScale;
 use agewise_train::local::LocalTrainingParams;
@@ -122,8 +122,8 @@ pub struct RoundParams {
     pub backoff: bool,
     /// After so many failures in a row a client is suspended until an operator reinstates it; 0: never.
     pub suspend_after: u64,
-    /// The age at which laws saturate.
-    pub max_age: u64,
+    /// The age at which laws saturate; `auto` is as large as the interval asks.
+    pub max_age: MaxAge,
     /// How long clients may join.
     pub join_seconds: f64,
     /// How long clients may take to report, from the announcement on.
@@ -229,7 +229,7 @@ impl Default for RoundParams {
             goal_reports: 0,
             backoff: true,
             suspend_after: 8,
-            max_age: 10,
+            max_age: MaxAge::Auto,
             join_seconds: 2.0,
             report_seconds: 120.0,
             pause_seconds: 0.0,

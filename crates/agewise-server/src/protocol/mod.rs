@@ -8,8 +8,8 @@ pub(crate) mod parameters;
 mod participation;
 
 pub use messages::*;
-pub(crate) use participation::seeded_draw;
 pub use participation::{ParticipationParams, ParticipationRule};
+pub(crate) use participation::{max_age_from_wire, max_age_to_wire, seeded_draw};
 
 /// The version of the protocol, which both sides tell: a client that is older than its coordinator, or newer, is told so instead of
 /// being refused in every round. 1 is that of release 0.1, which told nothing; since 2 the draw of a client covers its number.

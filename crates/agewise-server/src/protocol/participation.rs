@@ -2,7 +2,8 @@
 //! what a client claims.
 
 use agewise_core::{
-    AgeLaw, Draw, Draws, Policy, PolicySpec, Result, Seed, SettingParams, Stream, build_policy,
+    AgeLaw, Draw, Draws, MaxAge, Policy, PolicySpec, Result, Seed, SettingParams, Stream,
+    build_policy,
 };
 
 /// The parameters of a rule; the rule changes when they do.
@@ -11,7 +12,7 @@ pub struct ParticipationParams {
     /// The policy.
     pub policy: PolicySpec,
     /// The age at which a law saturates.
-    pub max_age: u32,
+    pub max_age: MaxAge,
     /// n: the clients of the run.
     pub clients: u32,
     /// m: clients that a round aims at.
@@ -35,7 +36,7 @@ impl ParticipationParams {
     /// The rule.
     pub fn build(&self) -> Result<ParticipationRule> {
         let (clients, cohort) = (u64::from(self.clients), u64::from(self.cohort));
-        let setting = SettingParams::new(clients, cohort, u64::from(self.max_age)).check()?;
+        let setting = SettingParams::new(clients, cohort, self.max_age).check()?;
         let policy = build_policy(&self.policy, &setting)?;
         if let Some(family) = policy.law_family() {
             return Ok(ParticipationRule::Law(family.law(self.interval, self.max_age)?));
@@ -73,6 +74,20 @@ impl ParticipationRule {
             Self::CoordinatorSelected => false,
         }
     }
+}
+
+/// A maximum age as it is announced: 0 is `auto`.
+pub(crate) fn max_age_to_wire(max_age: MaxAge) -> u32 {
+    match max_age {
+        MaxAge::Auto => 0,
+        // A checked configuration has no number that does not fit.
+        MaxAge::Fixed(age) => u32::try_from(age).unwrap_or(u32::MAX),
+    }
+}
+
+/// What such a number stands for.
+pub(crate) fn max_age_from_wire(number: u32) -> MaxAge {
+    if number == 0 { MaxAge::Auto } else { MaxAge::Fixed(u64::from(number)) }
 }
 
 /// The draw of a client where draws are seeded: the simulator's.

@@ -6,6 +6,7 @@
 use crate::common::raw_client::{RawClient, SAMPLES, identity};
 use crate::common::site::{Site, eventually, soon};
 use crate::common::{cohorts, folder, ledger, params};
+use agewise_core::MaxAge;
 use agewise_server::client::swarm::{self, SwarmParams};
 use agewise_server::client::{Event, OwnTask, TaskProvider};
 use agewise_server::coordinator::Admin;
@@ -83,7 +84,7 @@ impl Snapshot {
     pub(crate) fn rule(&self) -> ParticipationRule {
         let params = ParticipationParams {
             policy: "markov-optimal".parse().unwrap(),
-            max_age: 10,
+            max_age: MaxAge::Fixed(10),
             clients: self.clients,
             cohort: COHORT as u32,
             interval: self.interval,

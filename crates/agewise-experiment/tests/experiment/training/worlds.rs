@@ -1,6 +1,6 @@
 //! Small problems, and ways to play them.
 
-use agewise_core::{Draws, Seed, Stream};
+use agewise_core::{Draws, MaxAge, Seed, Stream};
 use agewise_experiment::run_dir::CHECKPOINTS;
 use agewise_experiment::{
     Callbacks, Experiment, ExperimentParams, NoCallbacks, Record, RoundLog, RunDir, RunId,
@@ -53,7 +53,7 @@ pub(crate) fn small(policies: &[&str]) -> ExperimentParams {
     ExperimentParams {
         clients: 12,
         cohort: 4,
-        max_age: 6,
+        max_age: MaxAge::Fixed(6),
         policies: policies.iter().map(ToString::to_string).collect(),
         baseline: Some(policies[0].to_string()),
         rounds: 7,

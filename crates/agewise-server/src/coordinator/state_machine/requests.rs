@@ -11,6 +11,7 @@ use crate::coordinator::storage::models::Global;
 use crate::native;
 use crate::protocol::{
     self, AgeCount, FetchModelRequest, RoundSummary, StatusReply, TaskSpec, WatchRequest,
+    max_age_to_wire,
 };
 use agewise_core::Error;
 use data_encoding::HEXLOWER;
@@ -100,7 +101,7 @@ impl Driver {
             training,
             policy: config.policy_text(),
             coordinator_selects: !config.clients_decide,
-            max_age: config.params.round.max_age as u32,
+            max_age: max_age_to_wire(config.params.round.max_age),
             draws: match config.params.round.draws {
                 DrawSource::Proven => protocol::DrawSource::Proven.into(),
                 DrawSource::Seeded => protocol::DrawSource::Seeded.into(),
