@@ -171,6 +171,16 @@ class Needs:
     update_sketches: bool
 
 
+@dataclass(frozen=True)
+class Failures:
+    """The failures of a client since it was last credited."""
+
+    #: How often it was asked and did not deliver.
+    in_a_row: int
+    #: The first round in which it may be asked again.
+    eligible_from: int
+
+
 class Selector:
     """Selects the clients of each round and keeps track of their ages.
 
@@ -328,6 +338,7 @@ class Selector:
         durations: ArrayLike | None = None,
         root_mean_squares: ArrayLike | None = None,
         sketches: ArrayLike | None = None,
+        failed: ArrayLike | None = None,
     ) -> None:
         """Ends the round: the clients whose updates were accepted are credited, so their age
         becomes 0. The age of every other client grows by one.
@@ -339,6 +350,11 @@ class Selector:
         client that was selected and did not report keeps its age, so it is selected again soon.
         After an error nothing has changed.
 
+        ``failed`` are the clients that were asked and did not deliver. One failure costs a client
+        nothing; after further ones in a row it is selected again only after a wait that grows up to
+        two intervals of clients / cohort rounds (:attr:`failed`). It is of no effect for policies
+        such as ``random``, whose rounds are independent.
+
         >>> selector = Selector("age-herding", clients=6, cohort=2)
         >>> selector.report([2, 5], losses=[0.3, float("nan")], sketches=np.eye(2))
         >>> selector.report([7])
@@ -348,8 +364,25 @@ class Selector:
         """
         figures = _figures(losses, durations, root_mean_squares, sketches)
         numbered = _clients("clients", clients)
+        missing = None if failed is None else _clients("failed", failed)
         with self._lock:
-            self._inner.report(numbered, figures)
+            self._inner.report(numbered, figures, missing)
+
+    @property
+    def failed(self) -> dict[int, Failures]:
+        """The clients that have failed since they were last credited.
+
+        >>> selector = Selector("oldest-first", clients=8, cohort=1)
+        >>> for _ in range(2):
+        ...     selector.report([], failed=selector.select().ids)
+        >>> list(selector.failed.values())
+        [Failures(in_a_row=2, eligible_from=3)]
+        """
+        with self._lock:
+            return {
+                client: Failures(in_a_row, eligible_from)
+                for client, in_a_row, eligible_from in self._inner.failed
+            }
 
     def metrics(self) -> Participation:
         """Metrics of participation so far.

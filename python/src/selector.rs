@@ -218,21 +218,32 @@ impl Selector {
         self.inner.observe(&said).map_err(renamed(&[("client", "clients")]))
     }
 
-    /// Ends the round; these clients are credited.
+    /// The clients that have failed since they were last credited: how often, and the first round in which each may be
+    /// asked again.
+    #[getter]
+    fn failed(&self) -> Vec<(u32, u32, u64)> {
+        let failed = self.inner.population().failed();
+        failed.map(|(client, f)| (client, f.in_a_row(), f.eligible_from())).collect()
+    }
+
+    /// Ends the round; these clients are credited, and the failed were asked and did not deliver.
+    #[pyo3(signature = (clients, lists, failed=None))]
     fn report(
         &mut self,
         py: Python<'_>,
         clients: PyReadonlyArray1<'_, u32>,
         lists: Lists<'_>,
+        failed: Option<PyReadonlyArray1<'_, u32>>,
     ) -> PyResult<()> {
         let clients = clients.as_array().to_vec();
+        let failed = failed.map_or_else(Vec::new, |failed| failed.as_array().to_vec());
         let figures = Figures::new(lists);
         let reports = figures.reports(&clients).map_err(bad_input)?;
         let (inner, chosen) = (&mut self.inner, &self.chosen);
         let participation = &mut self.participation;
         py.detach(|| {
             let ages = inner.ages().clone();
-            inner.finish(&reports)?;
+            inner.finish_with_failures(&reports, &failed)?;
             participation.record(&credited(clients, chosen.as_ref(), ages.round()), &ages);
             Ok(())
         })

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg, Result
 
 from agewise import Selector, policies, sketch
-from agewise.flower import AgeStrategy, identify
+from agewise.flower import AgeStrategy, age_mod, identify
 
 CLIENTS, COHORT, SEED = 12, 4, 5
 NAMES = [policy.name for policy in policies() if not policy.needs_options] + [
@@ -211,6 +211,29 @@ def test_a_round_that_was_broken_off_is_played_again() -> None:
     assert len(nodes.sent) == asked and chosen.rounds_done == 2
     result = run(chosen, model(0.0), 1, nodes)
     assert list(result.train_metrics_clientapp) == [3]
+
+
+@pytest.mark.parametrize("decentralised", [False, True])
+def test_a_node_that_never_answers_is_asked_less_and_less(
+    decentralised: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    policy = "markov-optimal" if decentralised else "oldest-first"
+    app = counting_app(age_mod(policy, CLIENTS, COHORT, SEED)) if decentralised else counting_app()
+    nodes = World(identify(app), CLIENTS, 1)
+    node = nodes.node_of(3)
+    nodes.mutations[node] = lambda reply: None if reply.metadata.message_type == "train" else reply
+    chosen = strategy(policy, decentralised=decentralised, fraction_evaluate=0.0)
+    with caplog.at_level(logging.WARNING):
+        chosen.start(nodes, model(0.0), 40)
+    asked = [t for t in range(1, 41) if 3 in nodes.partitions("train", t)]
+    # An interval of 3 rounds: the waits are 1, 1, 2, 3, and 6 from the fifth failure on. Where
+    # clients decide, the first silence may be one of a node without a name.
+    gaps = np.diff(asked).tolist()
+    assert set(gaps[-3:]) == {6} and len(asked) <= 11, asked
+    messages = [record.getMessage() for record in caplog.records]
+    warnings = [message for message in messages if "did not deliver" in message]
+    assert len(warnings) == 1 and f"node {node} (client 3)" in warnings[0]
+    assert chosen.rounds_done == 40
 
 
 def test_summary_tells_the_settings(caplog: pytest.LogCaptureFixture) -> None:

@@ -289,6 +289,29 @@ def test_copies_go_their_own_way() -> None:
         assert play(copy.copy(selector), 4) == ahead
 
 
+def test_a_client_that_always_fails_is_asked_less_and_less() -> None:
+    selector = agewise.Selector("oldest-first", clients=100, cohort=5, seed=1)
+    asked = 0
+    for _ in range(400):
+        ids = selector.select().ids
+        asked += int(17 in ids)
+        selector.report(ids[ids != 17], failed=ids[ids == 17])
+    assert asked in (13, 14), "394 times where failures are not told"
+    assert list(selector.failed) == [17] and selector.failed[17].in_a_row == asked
+    again = agewise.Selector("oldest-first", clients=100, cohort=5, seed=1)
+    again.load_state(selector.state())
+    assert again.failed == selector.failed
+    before = selector.state()
+    for clients, failed, message in [
+        ([1], [1], "failed = 1: expected each client at most once"),
+        ([], [2, 2], "failed = 2"),
+        ([], [100], "failed = 100: expected clients from 0 to 99"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            selector.report(clients, failed=failed)
+        assert selector.state() == before
+
+
 def test_several_threads_take_turns() -> None:
     selector = agewise.Selector("random", 100, 10, seed=2)
 

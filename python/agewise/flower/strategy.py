@@ -187,6 +187,8 @@ class AgeStrategy(FedAvg):
         self._evaluating = PendingRound()
         # The number of rounds before the current `start`, which counts from 1.
         self._before = 0
+        # The nodes whose failures have been logged.
+        self._warned: set[int] = set()
 
     @classmethod
     def from_run_config(cls, config: Mapping[str, object], **arguments: Any) -> Self:
@@ -262,7 +264,10 @@ class AgeStrategy(FedAvg):
         nodes = self._assign(grid, self.min_train_nodes)
         weights: dict[int, float] = {}
         if self.decentralised:
-            selected = list(nodes)
+            failed = self._selector.failed
+            waits = {c for c in nodes if c in failed and failed[c].eligible_from > self.rounds_done}
+            # With nobody else to ask, those that wait are asked.
+            selected = [client for client in nodes if client not in waits] or list(nodes)
         else:
             available = np.zeros(self.clients, dtype=bool)
             available[list(nodes)] = True
@@ -305,7 +310,8 @@ class AgeStrategy(FedAvg):
         arrays, metrics = super().aggregate_train(self._before + server_round, [*counted, *errors])
         if arrays is not None and self.weighting == "unbiased" and pending.arrays is not None:
             arrays = move_by(math.fsum(pending.weights.values()), pending.arrays, arrays)
-        self._credit(updates, pending)
+        declined = {reply.metadata.src_node_id for reply in received if has_declined(reply)}
+        self._credit(updates, pending, declined)
         metrics = MetricRecord() if metrics is None else metrics
         cohort = len(participating) if self.decentralised else len(pending.clients)
         metrics["agewise-asked"] = len(pending.clients)
@@ -439,10 +445,35 @@ class AgeStrategy(FedAvg):
         # If clients decide there is no cohort, and all weights are equal.
         return [pending.weights.get(client, 1.0) for client in clients]
 
-    def _credit(self, updates: list[Update], pending: PendingRound) -> None:
-        """Ends the round of the selector with the metrics of the replies."""
+    def _failed(
+        self, updates: list[Update], pending: PendingRound, declined: set[int]
+    ) -> list[int]:
+        """The clients that were asked and did not deliver; their nodes are logged once by name."""
+        credited = {update.client for update in updates}
+        failed: set[int] = set()
+        for node, asked_as in pending.clients.items():
+            client = self._assignment.partition(node)
+            if client is None and not self.decentralised:
+                client = asked_as
+            if client is None or client in credited or node in declined:
+                continue
+            failed.add(client)
+            if node not in self._warned:
+                self._warned.add(node)
+                LOGGER.warning(
+                    "agewise: node %d (client %d) was asked in round %s and did not deliver; "
+                    "if it goes on like that, it is asked less and less often",
+                    node,
+                    client,
+                    pending.group,
+                )
+        return sorted(failed)
+
+    def _credit(self, updates: list[Update], pending: PendingRound, declined: set[int]) -> None:
+        """Ends the round of the selector with the metrics of the replies, and with who failed."""
         self._selector.report(
             [update.client for update in updates],
+            failed=self._failed(updates, pending, declined),
             losses=[update.metric(self.loss_key) for update in updates],
             durations=[update.metric(self.duration_key) for update in updates],
             root_mean_squares=[update.metric(self.root_mean_square_key) for update in updates],
