@@ -101,7 +101,7 @@ async fn an_audit_finds_what_was_changed_in_models_and_weights() {
             format!("UPDATE joins SET weight = NULL WHERE round = 2 AND {some}"),
             "it reported, and has no weight",
         ),
-        ("UPDATE samples SET samples = 3 * samples WHERE client = 0".to_string(), "its weight is"),
+        (format!("UPDATE samples SET samples = 3 * samples WHERE {some}"), "its weight is"),
         (
             "UPDATE rounds SET accuracy = accuracy + 0.01 WHERE round = 3".to_string(),
             "the accuracy of model 4",
