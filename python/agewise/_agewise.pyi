@@ -21,6 +21,7 @@ __all__ = [
     "age_law",
     "average",
     "load_data",
+    "max_age_cost",
     "partition",
     "policies",
     "presets",
