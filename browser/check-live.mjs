@@ -15,7 +15,7 @@ const FIGURES = [
   'Cohort size',
   'Time of a round',
   'Late and refused',
-  'Rounds between two turns',
+  'Rounds between two reports',
   'Ages',
 ];
 const TABLES = ['Clients that wait longest', 'The last rounds'];

@@ -159,7 +159,7 @@ impl<'a> NewSecret<'a> {
 impl Drop for NewSecret<'_> {
     fn drop(&mut self) {
         if !self.is_written {
-            // What cannot be removed is empty, or has tokens that nobody was told of.
+            // If the removal fails, the file is empty or holds tokens that were never handed out.
             fs::remove_file(self.path).ok();
         }
     }
@@ -231,19 +231,19 @@ pub(super) fn roll_back(args: &RollbackArgs) -> Result<(), Failure> {
         match admin.last_rollback()? {
             Some(RollbackOutcome::Done { round }) => {
                 return print(&format!(
-                    "From round {round} on the run goes on with model {version}.\n"
+                    "The run continues with model {version} from round {round} on.\n"
                 ));
             }
             Some(RollbackOutcome::Refused { why }) => {
                 return Err(Failure::Io(format!(
-                    "the run does not go back to model {version}: {why}"
+                    "the rollback to model {version} was refused: {why}"
                 )));
             }
             Some(RollbackOutcome::Waiting) | None => {}
         }
         if begun.elapsed() > ROLLBACK_PATIENCE {
             return print(&format!(
-                "The coordinator goes back to model {version}: soon if it runs, else when it is started with --resume.\n"
+                "The rollback to model {version} is pending: a running coordinator does it soon, else the next start with --resume.\n"
             ));
         }
         std::thread::sleep(Duration::from_millis(50));

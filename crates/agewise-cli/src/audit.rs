@@ -80,7 +80,7 @@ fn as_text(audited: &Audit) -> String {
     let _ = writeln!(text, "run        {run}");
     let _ = writeln!(text, "policy     {policy}, draws {draws}");
     let _ =
-        writeln!(text, "replayed   {rounds} rounds, {clients} clients, {joins} places in rounds");
+        writeln!(text, "replayed   {rounds} rounds, {clients} clients, {joins} round memberships");
     let _ = writeln!(
         text,
         "verified   {proofs} proofs of draws, {invited} clients selected or invited by the coordinator"
@@ -93,7 +93,7 @@ fn as_text(audited: &Audit) -> String {
     if *fallbacks > 0 {
         let _ = writeln!(
             text,
-            "fallback   {fallbacks} rounds in which no client had joined, and one was invited"
+            "forced     {fallbacks} rounds in which no client had joined, so one was invited"
         );
     }
     for RolledBack { round, model } in &audited.rollbacks {

@@ -233,7 +233,7 @@ fn explanation(policy: &PolicyReport, target: f64) -> String {
 /// How long clients stay in step, and what a client gains by waiting.
 fn in_step(phases: &PhaseTheory) -> String {
     let mut text = format!(
-        " Two clients that met come together again with chance {}",
+        " Two clients of one cohort are in the same cohort at their next participation with probability {}",
         number(phases.meet_again)
     );
     if let Some(correlation) = phases.cohort_correlation {
@@ -242,17 +242,19 @@ fn in_step(phases: &PhaseTheory) -> String {
     }
     match phases.forgetting_rounds {
         Some(rounds) => {
-            let _ = write!(text, ", and phases are forgotten in {} rounds", number(rounds));
+            let _ = write!(text, ", and the mixing time is {} rounds", number(rounds));
         }
-        None if phases.meet_again > 1.0 - 1e-9 => text += ", and phases are never forgotten",
+        None if phases.meet_again > 1.0 - 1e-9 => text += ", and the schedule never mixes",
         // The law is too long to tell.
         None => {}
     }
     text.push('.');
     if phases.greatest_probability < 1.0 {
         let chance = number(phases.greatest_probability);
-        let _ =
-            write!(text, " No client comes with a chance above {chance}, however long it waited.");
+        let _ = write!(
+            text,
+            " No client takes part with a probability above {chance}, however long it has waited."
+        );
     }
     text
 }

@@ -1,8 +1,8 @@
 //! Back-off: when a client that was asked and did not deliver may be asked again.
 //!
-//! A policy that follows ages gives its place back to a client that was not credited, and so would ask a client that
-//! never delivers in nearly every round. Therefore a failure is counted beside the age, which keeps its meaning, and
-//! the wait grows with each failure in a row. With the target interval X = n/m:
+//! The age of a client that did not report keeps growing, so a policy that follows ages would select a client that never
+//! reports in nearly every round. Therefore failures are counted separately from the age, and the wait grows with each
+//! consecutive failure. With the target interval X = n/m:
 //!
 //! ```text
 //! failures in a row      1         2           3         4         5 or more

@@ -157,9 +157,9 @@ impl Population {
 
     /// The present round as a policy sees it: without the clients that have to wait because they failed.
     ///
-    /// Places for which there are too few other clients go to the first of those that wait, unless clients decide
-    /// alone: they keep to the rule. A policy whose rounds are independent gives no place back, so with it a
-    /// client that fails is asked no more often than others, and nobody has to wait.
+    /// If fewer than m clients are eligible, the remaining slots go to the clients in back-off whose wait ends first, unless
+    /// clients decide locally. A policy with independent rounds does not select a failed client more often than others, so
+    /// it needs no back-off.
     pub fn view_for<'a>(
         &'a self,
         policy: &dyn Policy,

@@ -85,7 +85,7 @@ pub(crate) fn finding(pair: &Pair, comparisons: usize) -> String {
         ),
         Significance::TooFew => {
             format!(
-                "{}: {evidence}; one pair cannot tell whether that is chance.",
+                "{}: {evidence}; one pair of runs is not enough for a significance test.",
                 capitalised(&seen)
             )
         }

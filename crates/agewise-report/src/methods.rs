@@ -106,7 +106,7 @@ impl ReportSection<'_> {
                 Some(share) if share > 0.0 => format!(", failing {share}"),
                 _ => String::new(),
             };
-            KeyFigure::new("clients are there", world.availability.clone()).note(format!(
+            KeyFigure::new("availability", world.availability.clone()).note(format!(
                 "dropout {}{failing}, join {}, leave {}",
                 world.dropout, world.join, world.leave
             ))
@@ -154,7 +154,7 @@ impl ReportSection<'_> {
         }
         methods.push(
             "A stationary start draws first ages as if the policy had always run, so a wait may have begun before round 1; \
-             from a cold start everyone counts as chosen just before it."
+             from a cold start every client counts as selected in the round before the first."
                 .to_string(),
         );
         if !self.experiment().is_calm() {
@@ -197,8 +197,8 @@ impl ReportSection<'_> {
             "Mean {score}: the area under the {score} curve from the first evaluation to the last, divided by the rounds.{worst}"
         ));
         methods.push(
-            "Moved: the model to every client of every cohort and back, in 32-bit floats, and to every client that a policy \
-             asks before it chooses."
+            "Traffic: model downloads to and uploads from every selected client, in 32-bit floats, and downloads to every \
+             client that is probed before selection."
                 .to_string(),
         );
         let rules: Vec<String> = (self.summary.policies.iter())

@@ -128,7 +128,7 @@ impl ReportSection<'_> {
         columns.push(column("longest wait", |_, policy| longest_wait(policy)));
         let two_decimals = |index| format!("{index:.2}");
         columns.push(column("Jain", move |_, policy| mean(policy, "jain", two_decimals)));
-        columns.push(column("moved", |_, policy| mean(policy, "bytes_moved", bytes)));
+        columns.push(column("traffic", |_, policy| mean(policy, "bytes_moved", bytes)));
         let time = |heading: &str, text: fn(MeanTimes, f64) -> String| {
             column(heading, move |place, policy: &VariantSummary| {
                 let times = self.results.times.get(place).copied().flatten();

@@ -141,7 +141,7 @@ impl ReportSection<'_> {
 
     fn score_table(&self) -> Table {
         let scores = self.scores();
-        let headings = scores.iter().map(|score| score.heading).chain(["rounds played", "moved"]);
+        let headings = scores.iter().map(|score| score.heading).chain(["rounds played", "traffic"]);
         let table = by_policy(headings.map(Column::number), &self.summary.policies, |policy| {
             let mut cells: Vec<String> = scores.iter().map(|score| score.text(policy)).collect();
             cells.push(estimate(policy.means.get("rounds")));
@@ -150,7 +150,7 @@ impl ReportSection<'_> {
             cells.into_iter().map(Cell::new).collect()
         });
         let means =
-            "means over seeds ± half of the 95% interval. Moved: models to clients and back.";
+            "means over seeds ± half of the 95% interval. Traffic: model downloads and uploads.";
         table.caption(match (self.runs_to_the_end(), self.is_measured_by_accuracy()) {
             (true, true) => format!(
                 "Test accuracy: mean over all rounds, at the end, and at the end for the tenth of the clients that is \

@@ -56,7 +56,7 @@ struct Seen {
     turned_away: u64,
     /// Disconnected, if only for a moment, or gave up.
     lost: u64,
-    /// When the end of the run was heard, in seconds since the options.
+    /// When the end of the run was heard, in seconds since the start.
     finished: Vec<f64>,
 }
 

@@ -266,7 +266,7 @@ class AgeStrategy(FedAvg):
         if self.decentralised:
             failed = self._selector.failed
             waits = {c for c in nodes if c in failed and failed[c].eligible_from > self.rounds_done}
-            # With nobody else to ask, those that wait are asked.
+            # If all clients are in back-off, all of them are asked.
             selected = [client for client in nodes if client not in waits] or list(nodes)
         else:
             available = np.zeros(self.clients, dtype=bool)

@@ -12,9 +12,9 @@
 //!
 //! What the paper leaves open, and what is ours:
 //! - Clients without a sketch. In the paper everyone sends an update first; so everyone is asked before the first
-//!   round for that of a whole round's work (`probe=0`: none is). Without answers, no client can stand for one that was
-//!   never heard, so those come first, in random order; the greedy choice has the places that they leave.
-//! - Who is away is not chosen, but is still stood for.
+//!   round for that of a whole round's work (`probe=0`: none is). Without answers, the distance to a client without a sketch
+//!   is unknown, so such clients are selected first, in random order; the greedy choice fills the remaining slots.
+//! - Unavailable clients cannot be selected, but they still count in the facility-location objective.
 //! - The weights are uniform. (The bound of the paper would weigh a member by the number of clients it stands for; the
 //!   authors' program weighs by data size. With equal sizes that is the same.)
 //! - What is compared are updates, changes of the model by a round's work; the authors' program compares gradients of all

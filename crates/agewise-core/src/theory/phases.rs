@@ -1,4 +1,4 @@
-//! How long clients that follow an age law stay in step: what a policy forgets, and how fast.
+//! Autocorrelation of participation under an age law: mixing time, correlation of cohort sizes, repeated co-participation.
 //!
 //! Selections of a client are a renewal process. With u_k the probability of a selection k rounds after one and r the rate,
 //! u_k - r says what the present tells about the round k rounds from now; everything here follows from it. It decays like

@@ -1,4 +1,4 @@
-//! Policies without randomness repeat themselves: one period, played once, is their whole theory.
+//! Exact figures of deterministic policies: their schedule is periodic, so one period is simulated and averaged.
 
 use crate::setting::{EmptyCohort, Setting};
 use crate::weighting::{CohortMember, Weighting};

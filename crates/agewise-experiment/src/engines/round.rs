@@ -1,5 +1,5 @@
-//! What one round came to. It becomes known in two steps: who takes part at once, and what that does to the
-//! metrics when the engine goes through a block of rounds while the clients' counters are in the cache.
+//! The result of one round, in two steps: its participants are known at once; its metrics follow later, for a block of
+//! rounds at a time, while the counters of a shard are in the cache.
 
 use super::counters::CreditSums;
 use std::collections::BTreeMap;

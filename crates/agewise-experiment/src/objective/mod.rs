@@ -1,4 +1,4 @@
-//! What clients could reach: the optima, constants and skews that Theorem 1 speaks of.
+//! The local and global optima, the problem constants and the selection skew of Theorem 1.
 //!
 //! The objective of client k is F_k = mean cross-entropy + weight decay / 2 |theta|^2. The penalty covers all
 //! parameters, biases too, because that is what training descends on. The global objective is F = sum q_k F_k.

@@ -302,7 +302,7 @@ impl Session {
     }
 }
 
-/// Whether a coordinator speaks this version of the protocol. One that tells none is of a time when none was told.
+/// Whether the coordinator has the same protocol version. 0 means version 1, which did not send its version.
 fn check_protocol(told: u32) -> Result<(), Error> {
     if told == PROTOCOL {
         return Ok(());

@@ -192,7 +192,7 @@ impl Default for CoordinatorParams {
             model: ModelParams::default(),
             training: LocalTrainingParams::default(),
             updates: UpdateParams::default(),
-            // Whoever is alone in a round is one of many: 0 is for the cohort.
+            // 0 stands for the cohort size: a round with a single report moves the model by 1/m only.
             aggregation: AggregationParams { full_reports: 0, ..AggregationParams::default() },
         }
     }

@@ -1,7 +1,7 @@
 //! What is wrong with a coordinator at this moment, as the network's side, the driver and its clock see it.
 //!
-//! The driver says after each piece of work whether it could go on, and so does the service for each update that it stores. Whoever asks
-//! gets sentences for an operator; [`Health::stops_the_run`] are those with which nothing goes on.
+//! The driver records after each piece of work whether it succeeded, and the service does so for each update that it stores.
+//! [`Health::stops_the_run`] returns the problems that block the run, as sentences for an operator.
 
 use crate::protocol::State;
 use parking_lot::Mutex;

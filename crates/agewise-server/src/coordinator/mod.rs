@@ -268,7 +268,11 @@ fn within_files(connections: usize, max_cohort: usize) -> Result<usize, Coordina
         return Err(agewise_core::Error::new("open files", files, expected).into());
     }
     if most < connections {
-        tracing::warn!(files, connections = most, "fewer connections, as there are too few files");
+        tracing::warn!(
+            files,
+            connections = most,
+            "the limit of open files (ulimit -n) is low: accepting fewer connections"
+        );
     }
     Ok(most.min(connections))
 }

@@ -31,7 +31,7 @@ fn a_full_disk_halts_the_run_until_there_is_room_again() {
     let mut seen = Snapshot::default();
     site.until_over(3);
     limit_files(&coordinator, "1024");
-    until("the log to say so", || site.log().contains("cannot go on"));
+    until("the log to say so", || site.log().contains("failed, retrying"));
     seen.check(&site.ledger());
     let (rounds, _) = seen.sizes();
     std::thread::sleep(Duration::from_secs(4));
@@ -56,7 +56,7 @@ fn a_coordinator_that_is_stopped_with_a_full_disk_goes_on_later() {
     let mut seen = Snapshot::default();
     site.until_over(3);
     limit_files(&coordinator, "1024");
-    until("the log to say so", || site.log().contains("cannot go on"));
+    until("the log to say so", || site.log().contains("failed, retrying"));
     seen.check(&site.ledger());
     // Nothing can be finished: the round is handed back.
     coordinator.terminate();

@@ -14,7 +14,7 @@
 //! - The similarity. The paper recommends the angle between updates. Ward's method is about squared distances between
 //!   points, so the points are our sketches at unit length: their distance is 2 sin(angle/2).
 //! - Clients without a sketch have the zero vector, as in the paper. An angle with it does not exist; its distance is
-//!   1 from every sketch and 0 from its like, so those who were never heard are grouped with each other.
+//!   1 from every sketch and 0 from its like, so clients that have never reported form a cluster of their own.
 //! - Where to cut. Each branch of the tree is kept as long as it holds at most M; as all together hold m M there are at
 //!   least m groups.
 //! - The order in which the rest is spread: by decreasing group, into the roomiest distribution first.

@@ -16,7 +16,7 @@ use agewise_core::Calibrator;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Replay {
-    /// The age with which a client came: from the steady state at the options, later somewhere in an interval.
+    /// The age with which a client came: from the steady state at the start of the run, later uniformly within one interval.
     pub(super) fn check_first_age(&mut self, client: u32) {
         let PastClient { enrolled, first_waiting, settings, .. } = self.clients[client as usize];
         let config = self.config(settings);

@@ -35,7 +35,7 @@ pub(super) fn all(seen: &Snapshot, live: Option<&LiveStatus>) -> Vec<(Figure, &'
         (intervals(seen, interval(seen, live)), ""),
         (
             ages(seen, interval(seen, live)),
-            "Each column is a round, each row an age at its options, the last row all greater ages; colour is the number of \
+            "Each column is a round, each row an age at the start of the round, the last row all greater ages; colour is the number of \
              clients. An even load fills a band at the bottom; clients that wait too long are above it.",
         ),
     ]
@@ -158,7 +158,7 @@ fn intervals(seen: &Snapshot, interval: f64) -> Figure {
     let panel = Panel::new("", x, Axis::linear("share of reports"))
         .series(Series::new("", SeriesStyle::Bars, shares).slot(MAIN))
         .reference(ReferenceLine::vertical(interval, ""));
-    let figure = figure(seen, "Rounds between two turns", &format!("aim {interval:.2}"))
+    let figure = figure(seen, "Rounds between two reports", &format!("target {interval:.2}"))
         .panel(panel)
         .panel_height(PANEL_HEIGHT + LEGEND_HEIGHT);
     match beyond {

@@ -161,7 +161,7 @@ async fn metrics(State(cache): State<Arc<HistoryCache>>) -> Response {
 }
 
 async fn ready(State(cache): State<Arc<HistoryCache>>) -> impl IntoResponse {
-    // Without a token nobody is told what is wrong.
+    // This path needs no token, so it does not say what is wrong.
     match cache.shared.not_ready() {
         None => {
             let warnings = cache.shared.live().map_or(0, |live| live.warnings.len());

@@ -123,7 +123,7 @@ fn key_figures(live: Option<&LiveStatus>, seen: &Snapshot) -> Vec<KeyFigure> {
     figures.push(KeyFigure::new("longest wait (rounds)", value).note(note));
     if let Some(live) = live {
         let value = format!("{:.2}", live.interval);
-        figures.push(KeyFigure::new("interval (rounds)", value).note("aim between two turns"));
+        figures.push(KeyFigure::new("interval (rounds)", value).note("target between two reports"));
     }
     figures
 }

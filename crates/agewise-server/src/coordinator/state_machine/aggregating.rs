@@ -38,7 +38,7 @@ impl Driver {
         let reported = round.reported();
         let needed = self.deps.config.needed_reports(round.row.forced);
         let enough = reported >= needed;
-        // Nobody has failed who was not given the time.
+        // Members that were cut off before the deadline have not failed.
         let is_cut_short = given_up.is_some() || self.has_goal(round);
         let mut end = RoundEnd {
             round: number,
@@ -60,7 +60,7 @@ impl Driver {
         let before = own(self.aggregator.state());
         let begun = Instant::now();
         let made = if given_up.is_some() {
-            // Whoever was asked and has not failed yet had no time, invited or joined.
+            // The round is abandoned early: members count as surplus unless their update was refused.
             let open = end.unreported.iter_mut().filter(|(_, how)| *how != Outcome::Refused);
             open.for_each(|(_, how)| *how = Outcome::Surplus);
             end.note = given_up;
@@ -265,13 +265,13 @@ fn log_end(round: &Round<Aggregating>, end: &RoundEnd) {
         reported = round.reported(),
         accuracy = end.accuracy,
         seconds = end.seconds,
-        "over"
+        "round ended"
     );
     match &end.note {
         Some(note) if end.outcome == RoundOutcome::Refused => {
             tracing::error!(round = end.round, note, "refused: the run goes on with the old model");
         }
-        Some(note) => tracing::warn!(round = end.round, note, "not as it should be"),
+        Some(note) => tracing::warn!(round = end.round, note, "the round ended with problems"),
         None => {}
     }
 }

@@ -211,7 +211,7 @@ impl Driver {
                 }
                 Err(error) => {
                     if !self.is_failing {
-                        tracing::error!(%error, "cannot go on, trying again");
+                        tracing::error!(%error, "the disk or the ledger failed, retrying");
                     }
                     self.deps.shared.metrics.storage_failures.inc();
                     self.deps.shared.health.beat(Some(error.to_string()));

@@ -116,7 +116,10 @@ impl Driver {
         self.check_client(request.client, &request.run)?;
         let client = request.client;
         if self.watchers.is_listening(client) {
-            tracing::warn!(client, "wants to listen twice: do two clients have one name?");
+            tracing::warn!(
+                client,
+                "the client opened a second announcement stream: do two clients share a name?"
+            );
             let error = Error::new("stream", client, "a client that does not listen already");
             return Err(CallError::AlreadyWatching(error));
         }

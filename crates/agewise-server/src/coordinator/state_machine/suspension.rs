@@ -1,4 +1,4 @@
-//! Back-off and suspension: what follows from failures, and who hears of it.
+//! Back-off and suspension of clients that fail, and how clients and operators are notified.
 
 use super::Driver;
 use crate::coordinator::error::CoordinatorError;
