@@ -105,6 +105,7 @@ async fn run(policy: &str, clients: u64) -> (f64, f64) {
             clients: CONNECTED,
             cohort: COHORT,
             max_cohort: COHORT,
+            calibrate: Some(false),
             max_age: MaxAge::Fixed(20_000),
             rounds: ROUNDS,
             join_seconds: 60.0,

@@ -97,7 +97,7 @@ fn the_first_try_of_the_docs_works() -> Outcome {
         let output = run(status).output()?;
         let text = String::from_utf8(output.stdout)?;
         if output.status.success() && text.contains("committed") {
-            assert!(text.contains("markov-optimal"), "{text}");
+            assert!(text.contains("markov-capped"), "{text}");
             assert!(text.contains("20 connected of 20"), "{text}");
             break;
         }

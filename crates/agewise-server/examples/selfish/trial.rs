@@ -59,6 +59,8 @@ impl Trial {
                 cohort: u64::from(self.cohort),
                 rounds: u64::from(self.rounds),
                 join_seconds: self.join_seconds,
+                // The figures are compared with the law of n/m.
+                calibrate: Some(false),
                 ..RoundParams::default()
             },
             model: ModelParams { eval_every: 0, ..ModelParams::default() },

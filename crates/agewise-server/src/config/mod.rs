@@ -50,6 +50,8 @@ pub struct CoordinatorConfig {
     pub variant: PolicyVariant,
     /// Whether clients decide by themselves; otherwise the coordinator selects.
     pub clients_decide: bool,
+    /// Whether the interval of the age laws follows the number of reports.
+    pub calibrates: bool,
     /// What the maximum age costs, if it costs anything.
     pub max_age_cost: Option<MaxAgeCost>,
     /// How clients train.
@@ -114,17 +116,22 @@ impl CoordinatorParams {
             return Err(Error::new("round.policy", variant.name(), expected));
         }
         let family = built.law_family();
-        if round.calibrate && family.is_none() {
-            let expected = format!("false, as {} has no interval to calibrate", variant.name());
+        if round.calibrate == Some(true) && family.is_none() {
+            let expected =
+                format!("false or nothing, as {} has no interval to calibrate", variant.name());
             return Err(Error::new("round.calibrate", true, expected));
         }
+        let calibrates = family.is_some() && round.calibrate.unwrap_or(true);
         let max_cohort = if round.max_cohort == 0 { 2 * round.cohort } else { round.max_cohort };
         if max_cohort < round.cohort || max_cohort > u64::from(u32::MAX) {
             let expected = format!("at least the cohort, {}, or 0 for twice that", round.cohort);
             return Err(Error::new("round.max_cohort", round.max_cohort, expected));
         }
-        if round.calibrate && max_cohort < 2 * round.cohort {
-            let expected = "at least twice the cohort, as calibration has to see who comes";
+        if calibrates && max_cohort < 2 * round.cohort {
+            let expected = format!(
+                "at least twice the cohort, {}, as calibration has to see who comes (or round.calibrate = false)",
+                2 * round.cohort
+            );
             return Err(Error::new("round.max_cohort", max_cohort, expected));
         }
         if round.min_reports > max_cohort {
@@ -167,6 +174,7 @@ impl CoordinatorParams {
             params: self,
             variant,
             clients_decide,
+            calibrates,
             max_age_cost,
             training,
             aggregation,

@@ -132,8 +132,9 @@ pub struct RoundParams {
     pub pause_seconds: f64,
     /// Rounds of the run; 0: no end.
     pub rounds: u64,
-    /// Whether the interval of the age laws follows the number of reports.
-    pub calibrate: bool,
+    /// Whether the interval of the age laws follows the number of reports. If absent: with every policy that has an interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibrate: Option<bool>,
     /// The rule for a round in which no client takes part.
     pub empty_cohort: EmptyCohort,
     /// First ages.
@@ -221,7 +222,8 @@ impl Default for LimitParams {
 impl Default for RoundParams {
     fn default() -> Self {
         Self {
-            policy: "markov-optimal".to_string(),
+            // It mixes where n/m is whole, and clients that wait do not choose their round.
+            policy: "markov-capped".to_string(),
             clients: 20,
             cohort: 5,
             max_cohort: 0,
@@ -234,7 +236,7 @@ impl Default for RoundParams {
             report_seconds: 120.0,
             pause_seconds: 0.0,
             rounds: 100,
-            calibrate: false,
+            calibrate: None,
             empty_cohort: EmptyCohort::default(),
             start: Start::default(),
             draws: DrawSource::default(),

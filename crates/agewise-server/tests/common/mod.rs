@@ -53,6 +53,8 @@ pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> C
             report_seconds: 120.0,
             // The simulator's draws, so that both can be compared; tests of verification have their own.
             draws: DrawSource::Seeded,
+            // As in a calm simulation; what calibrates has tests of its own.
+            calibrate: Some(false),
             min_reports: 1,
             ..RoundParams::default()
         },

@@ -216,7 +216,7 @@ async fn calibration_and_clients_that_come_later_are_no_findings() {
     let mut params = proven(&state, "markov-optimal", 6, 2);
     params.round.rounds = 12;
     params.round.join_seconds = 0.4;
-    params.round.calibrate = true;
+    params.round.calibrate = Some(true);
     let mut more = params.clone();
     more.round.rounds = 20;
     play(params).await;

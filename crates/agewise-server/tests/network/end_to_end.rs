@@ -132,7 +132,7 @@ async fn calibration_finds_the_population() {
     let mut params = params(&state, "markov-optimal", 20, 5);
     params.round.rounds = 60;
     params.round.join_seconds = 0.5;
-    params.round.calibrate = true;
+    params.round.calibrate = Some(true);
     params.model.name = "softmax".to_string();
     let coordinator = Running::start(params, false).await;
     let (swarm, _heard) = start_swarm(&coordinator.url, tasks(40, 0));

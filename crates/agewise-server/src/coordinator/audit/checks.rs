@@ -41,9 +41,9 @@ impl Replay {
     }
 
     pub(super) fn check_interval(&mut self, round: &PastRound) -> Result<(), CoordinatorError> {
-        let params = &self.config(round.settings).params.round;
-        let (clients, cohort) = (params.clients, params.cohort);
-        let expected = if params.calibrate {
+        let config = self.config(round.settings);
+        let (clients, cohort) = (config.params.round.clients, config.params.round.cohort);
+        let expected = if config.calibrates {
             let index = round.settings;
             let calibrator = match self.calibrator.take() {
                 Some((known, calibrator)) if known == index => calibrator,

@@ -156,7 +156,7 @@ fn recover(deps: &mut DriverDeps) -> Result<Recovered, CoordinatorError> {
     deps.ledger.reinstated_from(round)?;
     let suspended = deps.ledger.suspended()?.into_iter().collect();
     let config = &deps.config;
-    let calibrator = if config.params.round.calibrate {
+    let calibrator = if config.calibrates {
         let round = &config.params.round;
         let first = round.clients as f64 / round.cohort as f64;
         let mut calibrator = Calibrator::new(round.cohort as u32, first)?;
