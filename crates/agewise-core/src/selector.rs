@@ -255,6 +255,12 @@ impl Selector {
         })
     }
 
+    /// The target number of rounds between two selections is n/m again, whatever was set before.
+    pub fn unset_interval(&mut self) -> Result<()> {
+        self.population.setting_mut().set_interval(None)?;
+        self.tell_policy()
+    }
+
     fn tell_policy(&mut self) -> Result<()> {
         self.policy.population_changed(self.population.setting())
     }

@@ -45,6 +45,8 @@ pub(crate) struct Selection {
     new_sizes: BTreeMap<u32, f64>,
     /// How many clients wait since which round.
     waiting: BTreeMap<i64, u32>,
+    /// The interval with which the round was announced; clients that enrol meanwhile change n/m.
+    announced: Option<f64>,
 }
 
 impl Selection {
@@ -81,7 +83,7 @@ impl Selection {
         for client in &clients {
             *waiting.entry(client.waiting_since).or_insert(0) += 1;
         }
-        Ok(Self { selector, enrolled, new_sizes: BTreeMap::new(), waiting })
+        Ok(Self { selector, enrolled, new_sizes: BTreeMap::new(), waiting, announced: None })
     }
 
     /// The same run under other settings, from the present round on, which is about to be played.
@@ -200,6 +202,7 @@ impl Selection {
     /// Begins a round with this seed and this interval.
     pub(crate) fn begin(&mut self, seed: Seed, interval: f64) -> Result<()> {
         self.selector.set_seed(seed);
+        self.announced = Some(interval);
         if self.selector.setting().interval() == interval {
             return Ok(());
         }
@@ -233,8 +236,9 @@ impl Selection {
         if counts { self.failures(client).eligible_from() } else { 0 }
     }
 
-    /// Ends a round in which these reports were credited and these clients failed, if failures are counted. Returns what the policy keeps
-    /// beyond them.
+    /// Ends a round in which these reports were credited and these clients failed, if failures are counted. How long they wait follows from
+    /// the interval of the announcement, so it is the same after a restart in the middle of the round, and for an audit. Returns what the
+    /// policy keeps beyond them.
     pub(crate) fn finish(
         &mut self,
         accepted: &[Report<'_>],
@@ -244,7 +248,15 @@ impl Selection {
         let failed = if counts_failures { failed } else { &[] };
         let before = |report: &Report<'_>| self.ages().waiting_since(report.client);
         let before: Vec<i64> = accepted.iter().map(before).collect();
-        self.selector.finish_with_failures(accepted, failed)?;
+        let other = |interval: &f64| self.selector.setting().interval() != *interval;
+        match self.announced.filter(other) {
+            None => self.selector.finish_with_failures(accepted, failed)?,
+            Some(announced) => {
+                self.selector.set_interval(announced)?;
+                self.selector.finish_with_failures(accepted, failed)?;
+                self.selector.unset_interval()?;
+            }
+        }
         for since in before {
             if let Some(clients) = self.waiting.get_mut(&since) {
                 *clients -= 1;
@@ -294,4 +306,48 @@ pub(crate) fn report(client: u32, loss: f64, seconds: f64) -> Report<'static> {
     let narrow = |value: f64| value.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
     let (loss, duration) = (Some(narrow(loss)), Some(narrow(seconds)));
     Report { loss, duration, ..Report::plain(client) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
+    use super::*;
+    use crate::config::{CoordinatorParams, RoundParams};
+
+    /// One more client enrols in the middle of the round: who fails in it waits as it was announced, with a restart and without one, also
+    /// with another cohort; in the next round all clients count.
+    #[test]
+    fn a_wait_follows_from_the_announcement() {
+        let config = |cohort| {
+            let policy = "oldest-first".to_string();
+            let round = RoundParams { policy, clients: 20, cohort, ..RoundParams::default() };
+            CoordinatorParams { round, ..CoordinatorParams::default() }.check().unwrap()
+        };
+        let at = |clients| SelectionState {
+            round: 5,
+            is_open: true,
+            clients: vec![
+                EnrolledClient { waiting_since: 0, samples: 1, has_left: false };
+                clients
+            ],
+            // The fourth failure in a row is followed by a whole interval.
+            failed: vec![FailedClient { client: 3, in_a_row: 3, eligible_from: 0 }],
+            ..SelectionState::default()
+        };
+        let mut unbroken = Selection::new(&config(1), at(20)).unwrap();
+        unbroken.begin(Seed(0), 20.0).unwrap();
+        unbroken.admit(&config(1), 1, 0).unwrap();
+        let resumed = |cohort| {
+            let mut selection = Selection::new(&config(cohort), at(21)).unwrap();
+            selection.begin(Seed(0), 20.0).unwrap();
+            selection
+        };
+        for mut selection in [unbroken, resumed(1), resumed(4)] {
+            selection.finish(&[], &[3], true).unwrap();
+            assert_eq!(selection.eligible_from(3), 5 + 20);
+            selection.begin(Seed(0), 21.0).unwrap();
+            assert_eq!(selection.selector.setting().interval(), 21.0);
+        }
+    }
 }

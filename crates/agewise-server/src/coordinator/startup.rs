@@ -50,7 +50,8 @@ pub(super) fn prepare(
     }
     make_private(&state)?;
     let lock = lock(&state)?;
-    let mut ledger = open_and_migrate(&path)?;
+    let mut ledger = Ledger::open(&path)?;
+    version(&ledger, &path)?;
     let has_run = ledger.fact("id")?.is_some();
     let has_models =
         fs::read_dir(state.join(models::FOLDER)).is_ok_and(|mut files| files.next().is_some());
@@ -62,7 +63,12 @@ pub(super) fn prepare(
         DrawSource::Proven => Some(secret(&state.join(SECRET), has_run)?),
         DrawSource::Seeded => None,
     };
-    let run = check_facts(&mut ledger, &config, task.parameters(), secret, options.run)?;
+    let facts = run_facts(&config, task.parameters(), secret);
+    // A configuration that does not fit changes nothing: the release that began the run can go on with it.
+    if let Some(from) = ledger.migrate_if(|ledger| check_facts(ledger, &facts))? {
+        tracing::info!(from, to = SCHEMA, "the ledger was brought to the newest version");
+    }
+    let run = run_id(&mut ledger, &facts, options.run)?;
     let calls = config.params.limits.calls_per_second;
     let auth = Authenticator::new(run.clone(), config.params.access.tokens, calls)?;
     let keep = config.params.model.keep as usize;
@@ -71,7 +77,7 @@ pub(super) fn prepare(
         seed: config.seed().0,
         policy: config.variant.name().to_string(),
         aggregation: config.aggregation.name().to_string(),
-        fingerprint: fingerprint(&facts(&config, task.parameters())),
+        fingerprint: fingerprint(&config_facts(&config, task.parameters())),
         task: task.describe(),
     };
     let models = ModelStore::open(state.join(models::FOLDER), keep, task.tensors(), metadata)?;
@@ -111,16 +117,6 @@ pub(super) fn open_ledger(path: &Path) -> Result<Ledger, CoordinatorError> {
             path.display()
         ))),
     }
-}
-
-/// The ledger in a file, or a new one; one of an older version is brought to the newest.
-fn open_and_migrate(path: &Path) -> Result<Ledger, CoordinatorError> {
-    let mut ledger = Ledger::open(path)?;
-    version(&ledger, path)?;
-    if let Some(from) = ledger.migrate()? {
-        tracing::info!(from, to = SCHEMA, "the ledger was brought to the newest version");
-    }
-    Ok(ledger)
 }
 
 /// The ledger in an existing file, read-only; another process may write to it. Of one of an older version it is a copy, which was brought
@@ -215,7 +211,7 @@ fn lock(state: &Path) -> Result<fs::File, CoordinatorError> {
 }
 
 /// The facts that define a run: with the same facts and seeds it has the same models.
-fn facts(config: &CoordinatorConfig, parameters: usize) -> [(&'static str, String); 8] {
+fn config_facts(config: &CoordinatorConfig, parameters: usize) -> [(&'static str, String); 8] {
     let params = &config.params;
     [
         ("round.policy", config.variant.name().to_string()),
@@ -238,28 +234,41 @@ fn fingerprint(facts: &[(&str, String)]) -> u64 {
     hash.finalize().iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// Checks the facts that cannot change during a run; returns the id of the run.
-fn check_facts(
-    ledger: &mut Ledger,
+/// The facts that cannot change during a run: those that define it, and the anchor of its seeds.
+fn run_facts(
     config: &CoordinatorConfig,
     parameters: usize,
     secret: Option<[u8; 32]>,
-    new_run: Option<[u8; 16]>,
-) -> Result<Vec<u8>, CoordinatorError> {
+) -> Vec<(String, String)> {
     let anchor =
         secret.map(|secret| HEXLOWER.encode(&SeedChains::new(secret).commitment(0).anchor));
     let anchor = (anchor_fact(0), anchor.unwrap_or_default());
-    let facts = facts(config, parameters).map(|(key, value)| (key.to_string(), value));
-    let facts = facts.into_iter().chain([anchor]);
-    if let Some(run) = ledger.fact("id")? {
-        for (key, now) in facts {
-            let then = ledger.fact(&key)?.unwrap_or_default();
-            if then != now.as_bytes() {
-                let expected =
-                    format!("{}, with which the run began", String::from_utf8_lossy(&then));
-                return Err(agewise_core::Error::new(key, now, expected).into());
-            }
+    let facts = config_facts(config, parameters).map(|(key, value)| (key.to_string(), value));
+    facts.into_iter().chain([anchor]).collect()
+}
+
+/// Checks that the run of a ledger, if it has begun, has these facts.
+fn check_facts(ledger: &Ledger, facts: &[(String, String)]) -> Result<(), CoordinatorError> {
+    if ledger.fact("id")?.is_none() {
+        return Ok(());
+    }
+    for (key, now) in facts {
+        let then = ledger.fact(key)?.unwrap_or_default();
+        if then != now.as_bytes() {
+            let expected = format!("{}, with which the run began", String::from_utf8_lossy(&then));
+            return Err(agewise_core::Error::new(key, now, expected).into());
         }
+    }
+    Ok(())
+}
+
+/// The id of the run, which begins with these facts if there is none yet.
+fn run_id(
+    ledger: &mut Ledger,
+    facts: &[(String, String)],
+    new_run: Option<[u8; 16]>,
+) -> Result<Vec<u8>, CoordinatorError> {
+    if let Some(run) = ledger.fact("id")? {
         return Ok(run);
     }
     let mut run = new_run.unwrap_or_default().to_vec();
@@ -268,7 +277,7 @@ fn check_facts(
     }
     ledger.set_fact("id", &run)?;
     for (key, value) in facts {
-        ledger.set_fact(&key, value.as_bytes())?;
+        ledger.set_fact(key, value.as_bytes())?;
     }
     ledger.commit()?;
     Ok(run)

@@ -2,7 +2,7 @@
 
 use crate::common::site::eventually;
 use crate::common::verified::{play, proven, tokens};
-use crate::common::{Running, cohorts, coordinator, digits, folder, ledger, tasks};
+use crate::common::{Running, cohorts, coordinator, digits, folder, ledger, params, tasks};
 use agewise_core::{
     Pick, Policy, PolicySpec, PolicyVariant, Round, Seed, Setting, Weighting, build_policy,
 };
@@ -50,6 +50,10 @@ async fn an_audit_finds_what_was_changed() {
         (&law, "DELETE FROM rounds WHERE round = 4".to_string(), "missing"),
         (&law, "UPDATE rounds SET settings = 7 WHERE round = 4".to_string(), "settings"),
         (&law, "UPDATE clients SET enrolled = 9223372036854775807, first_waiting = -9223372036854775808 WHERE client = 19".to_string(), "enrolled"),
+        (&law, "UPDATE rounds SET draw_version = 1 WHERE round = 4".to_string(), "of version 1"),
+        (&law, "UPDATE clients SET failures = 3, eligible_from = 99 WHERE client = 4".to_string(), "has failed"),
+        (&law, format!("INSERT INTO suspensions (client, since, reason) VALUES (({some_join}), 0, 'no')"), "it was suspended"),
+        (&chosen, "INSERT INTO suspensions (client, since, reason) SELECT MIN(client), 0, 'no' FROM joins WHERE round = 2".to_string(), "round 2: client"),
         (&chosen, "UPDATE rounds SET present = zeroblob(1) WHERE round = 1".to_string(), "did not choose"),
     ] {
         assert_eq!(audit(state, |_, _| {}).unwrap().findings, [], "before any change");
@@ -381,13 +385,50 @@ fn a_ledger_of_another_version_is_refused() {
     }
 }
 
+/// A run of 0.1.
+const VERSION_2: &str =
+    include_str!("../../src/coordinator/storage/ledger/migrations/fixtures/version-2.sql");
+
+/// A configuration that does not fit the run leaves an old ledger as it is, so that the release that began it can go on. After the migration
+/// draws of version 1 are good for the rounds before it only.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_old_ledger_is_migrated_for_a_configuration_that_fits() {
+    let state = folder("audits-0-1-migrated");
+    ledger(&state).execute_batch(VERSION_2).unwrap();
+    // The secret of its seeds is not there any more, so the coordinator is told that there was none.
+    let seeded = "UPDATE run SET value = CAST('seeded' AS BLOB) WHERE key = 'round.lots';
+                  UPDATE run SET key = 'anchor' WHERE key = 'anchor.0'";
+    ledger(&state).execute_batch(seeded).unwrap();
+    let start = async |policy: &str| {
+        let mut params = params(&state, policy, 4, 2);
+        params.model.name = "softmax".to_string();
+        let Running { stop, ended, .. } = Running::start(params, true).await;
+        drop(stop);
+        ended.await.unwrap()
+    };
+    let version = "SELECT value FROM run WHERE key = 'schema'";
+    let error = start("oldest-first").await.unwrap_err();
+    assert!(error.is_bad_input());
+    let error = error.to_string();
+    assert!(error.contains("round.policy") && error.contains("markov-optimal"), "{error}");
+    assert_eq!(count(&state, version), 2);
+    // Its models are not there either, so it ends after the migration.
+    start("markov-optimal").await.unwrap_err();
+    assert!(count(&state, version) > 2);
+    assert_eq!(count(&state, "SELECT value FROM run WHERE key = 'draws-of-version-1'"), 6);
+    let change = "UPDATE run SET value = 4 WHERE key = 'draws-of-version-1';
+                  UPDATE run SET key = 'anchor.0' WHERE key = 'anchor'";
+    ledger(&state).execute_batch(change).unwrap();
+    let findings = audit(&state, |_, _| {}).unwrap().findings;
+    let old = findings.iter().filter(|finding| finding.what.contains("until round 4 only"));
+    assert_eq!(old.map(|finding| finding.round).collect::<Vec<_>>(), [Some(4), Some(5)]);
+}
+
 /// The audit reads the ledger of a run of 0.1, finds nothing, and leaves the file alone.
 #[test]
 fn a_run_of_0_1_can_be_audited() {
     let state = folder("audits-0-1");
-    let sql =
-        include_str!("../../src/coordinator/storage/ledger/migrations/fixtures/version-2.sql");
-    ledger(&state).execute_batch(sql).unwrap();
+    ledger(&state).execute_batch(VERSION_2).unwrap();
     let audited = audit(&state, |_, _| {}).unwrap();
     assert_eq!(audited.findings, []);
     assert_eq!((audited.rounds, audited.clients, audited.draws.as_str()), (6, 4, "proven"));

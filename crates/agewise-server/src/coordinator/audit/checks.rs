@@ -10,7 +10,7 @@ use crate::coordinator::storage::ledger::{
 };
 use crate::crypto::from_hex;
 use crate::crypto::seed_chain::{Commitment, LINKS, RoundSeed, SeedCheck};
-use crate::crypto::vrf::DrawContext;
+use crate::crypto::vrf::{DRAW_VERSION, DrawContext};
 use crate::protocol::{ParticipationRule, seeded_draw};
 use agewise_core::Calibrator;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,6 +100,17 @@ impl Replay {
         Ok(Some(seed))
     }
 
+    /// Draws that do not cover the client's number are those of rounds that were played before the ledger was migrated.
+    pub(super) fn check_draw_version(&mut self, round: &PastRound) {
+        if round.draw_version < DRAW_VERSION && round.round >= self.draws_of_version_1 {
+            let what = format!(
+                "its draws are of version {}, which was in use until round {} only",
+                round.draw_version, self.draws_of_version_1
+            );
+            self.find(Some(round.round), None, what);
+        }
+    }
+
     pub(super) fn check_age(&mut self, round: &PastRound, join: &PastJoin, selection: &Selection) {
         let (number, client) = (round.round, join.client);
         if client >= round.clients {
@@ -164,7 +175,7 @@ impl Replay {
         }
     }
 
-    /// A client that has failed again and again is not in a round before it may be, and one that is suspended in none.
+    /// A client that has failed again and again is not in a round before it may be.
     fn check_back_off(&mut self, round: &PastRound, client: u32, selection: &Selection) {
         let number = round.round;
         let from = selection.eligible_from(client);
@@ -172,6 +183,10 @@ impl Replay {
             let what = format!("it had to wait until round {from} after its failures");
             self.find(Some(number), Some(client), what);
         }
+    }
+
+    /// A client that is suspended is in no round, also if the coordinator invites it.
+    pub(super) fn check_suspended(&mut self, number: u64, client: u32) {
         let is_out = |suspension: &PastSuspension| {
             let ended = suspension.until.is_some_and(|until| until <= number);
             suspension.client == client && suspension.since <= number && !ended

@@ -1,8 +1,9 @@
 //! The audit of a run: the ledger is replayed, and everything that should follow from something else is computed again.
 //!
 //! For every round: its seed is the link of the chain that was committed to; its interval follows from the population or from the
-//! reports before; every age follows from enrolment and credits; everyone in it either has a proof under its registered key of a draw
-//! that wins at its age, or was selected by the policy, or was invited because no client had come, and both of these follow from the seed.
+//! reports before; every age follows from enrolment and credits, and every wait after failures from the rounds before; everyone in it either
+//! has a proof under its registered key of a draw that wins at its age, or was selected by the policy, or was invited because no client had
+//! come, and both of these follow from the seed.
 //! The weights with which updates became a model are computed again; the models that are kept have the bytes that were written, and the
 //! round trained the newest of them; with the task of the run they are evaluated again.
 //!
@@ -148,7 +149,7 @@ pub fn audit_with(
             replay.play(ledger, round)?;
             progress(round + 1, rounds);
         }
-        replay.compare_ages();
+        replay.compare_clients();
         replay.check_models(ledger, state, options)?;
         replay.state_limits();
         let (counts, findings) = replay.finish();

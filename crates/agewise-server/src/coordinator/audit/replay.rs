@@ -54,6 +54,10 @@ pub(super) struct Replay {
     pub(super) reported: Vec<u64>,
     pub(super) intervals: Vec<f64>,
     pub(super) seeds: Option<SeedCheck>,
+    /// The first round that cannot have draws of version 1.
+    pub(super) draws_of_version_1: u64,
+    /// Whether a round is under way.
+    has_open_round: bool,
     /// The models that the run can go on with, and those that were found to be damaged.
     pub(super) made: BTreeSet<u64>,
     pub(super) damaged: BTreeSet<u64>,
@@ -94,6 +98,8 @@ impl Replay {
             reported: Vec::new(),
             intervals: Vec::new(),
             seeds: None,
+            draws_of_version_1: ledger.draws_of_version_1()?,
+            has_open_round: false,
             made: BTreeSet::from([0]),
             damaged: ledger.damaged_models()?,
             rollbacks: ledger.rollbacks()?.into(),
@@ -135,6 +141,7 @@ impl Replay {
         self.check_trained(&round);
         self.check_interval(&round)?;
         let seed = self.check_seed(ledger, &round)?;
+        self.check_draw_version(&round);
         let joins = ledger.past_joins(number)?;
         let credited = joins.iter().filter(|join| join.report.is_some()).count() as u64;
         if round.is_over && round.reported != credited {
@@ -147,6 +154,10 @@ impl Replay {
                 self.check_cohort(ledger, &round, seed.as_ref(), &joins, &mut selection)?;
             }
             self.selection = Some((settings, selection));
+        }
+        if !round.is_over {
+            self.has_open_round = true;
+            self.compare_failures();
         }
         self.end(Some(&round), number, &joins)
     }
@@ -164,6 +175,7 @@ impl Replay {
         self.counts.joins += joins.len() as u64;
         for join in joins {
             self.check_age(round, join, selection);
+            self.check_suspended(number, join.client);
         }
         let config = self.config(round.settings).clone();
         let begun = selection.begin(seed.map_or(config.seed(), narrow), round.interval);
@@ -357,8 +369,11 @@ impl Replay {
         }
     }
 
-    /// In the end everyone has the age that the ledger says.
-    pub(super) fn compare_ages(&mut self) {
+    /// In the end everyone has the age and the failures that the ledger says.
+    pub(super) fn compare_clients(&mut self) {
+        if !self.has_open_round {
+            self.compare_failures();
+        }
         let Some((_, selection)) = self.selection.take() else { return };
         for client in 0..selection.clients() {
             let replayed = selection.ages().waiting_since(client);
@@ -370,6 +385,26 @@ impl Replay {
                 self.find(None, Some(client), what);
             }
         }
+    }
+
+    /// Between two rounds everyone has the failures that the ledger says, which are written at the end of a round. Who was revoked in the
+    /// middle of one counts no more.
+    fn compare_failures(&mut self) {
+        let Some((settings, selection)) = self.selection.take() else { return };
+        for client in 0..selection.clients() {
+            let row = &self.clients[client as usize];
+            let replayed = selection.failures(client);
+            let replayed = (replayed.in_a_row(), replayed.eligible_from());
+            let written = (row.failures, row.eligible_from);
+            if replayed != written && row.revoked_from.is_none() {
+                let what = format!(
+                    "it has failed {} times in a row and waits until round {} by its reports, on record {} times and until round {}",
+                    replayed.0, replayed.1, written.0, written.1
+                );
+                self.find(None, Some(client), what);
+            }
+        }
+        self.selection = Some((settings, selection));
     }
 
     pub(super) fn finish(self) -> (Counts, Vec<Finding>) {

@@ -85,6 +85,51 @@ async fn a_client_hears_of_its_failures_and_when_it_may_join_again() {
     is_sound(&state);
 }
 
+/// In the middle of a round another client enrols, and the coordinator is started again with another cohort: a client that fails in that
+/// round waits as the round was announced, and the audit, which saw no restart, agrees.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_follows_from_the_round_in_which_the_client_failed() {
+    let state = folder("faults-back-off-restart");
+    let mut params = settings(&state, 8, 1);
+    params.round.rounds = 0;
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let mut site = Site::open(params.clone(), 4).await;
+    let mut crowd = Raw::crowd(&site.url, &names).await;
+    // All are of one age: the same client is invited twice, as one failure costs nothing.
+    site.until("SELECT COUNT(*) FROM joins WHERE round = 0", 1).await;
+    let bad = site.count("SELECT client FROM joins WHERE round = 0") as usize;
+    let version_0 = version(&site);
+    crowd[bad].join(0).await;
+    fail(&mut crowd[bad], 0, version_0).await;
+    until_over(&site, 0).await;
+    for round in 1.. {
+        site.until(&format!("SELECT COUNT(*) FROM joins WHERE round = {round}"), 1).await;
+        let invited = site.count(&format!("SELECT client FROM joins WHERE round = {round}"));
+        let version = version(&site);
+        let invited = invited as usize;
+        crowd[invited].join(round).await;
+        if invited != bad {
+            crowd[invited].report(round, version, 1.0).await;
+            until_over(&site, round).await;
+            continue;
+        }
+        let late = Raw::enrol(&site.url, "late").await;
+        drop((late, crowd));
+        site.close().await;
+        params.round.cohort = 3;
+        site = Site::open(params, 4).await;
+        let mut crowd = Raw::crowd(&site.url, &names).await;
+        fail(&mut crowd[bad], round, version).await;
+        until_over(&site, round).await;
+        // A quarter of 8, and not of 9 or of 3.
+        let eligible = format!("SELECT eligible_from FROM clients WHERE client = {bad}");
+        assert_eq!(site.count(&eligible), round as i64 + 2);
+        break;
+    }
+    site.close().await;
+    is_sound(&state);
+}
+
 /// Where the coordinator selects: who fails three times in a row is invited no more until an operator says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_fails_too_often_is_suspended_until_an_operator_reinstates_it() {

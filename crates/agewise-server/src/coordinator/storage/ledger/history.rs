@@ -15,6 +15,9 @@ pub(crate) struct PastClient {
     pub(crate) waiting_since: i64,
     /// The first round that began without it.
     pub(crate) revoked_from: Option<u64>,
+    /// Failures in a row at the end of the last round that is over, and the first round in which it may take part again after them.
+    pub(crate) failures: u32,
+    pub(crate) eligible_from: u64,
 }
 
 /// A round, as an audit sees it.
@@ -91,7 +94,8 @@ impl Ledger {
     /// All clients, by number.
     pub(crate) fn past_clients(&self) -> Result<Vec<PastClient>> {
         let mut query = self.db.prepare(
-            "SELECT enrolled, first_waiting, waiting_since, revoked_from, settings FROM clients ORDER BY client",
+            "SELECT enrolled, first_waiting, waiting_since, revoked_from, settings, failures, eligible_from FROM clients
+             ORDER BY client",
         )?;
         let row = |row: &Row<'_>| {
             Ok(PastClient {
@@ -100,9 +104,18 @@ impl Ledger {
                 waiting_since: row.get(2)?,
                 revoked_from: row.get::<_, Option<i64>>(3)?.map(|round| round as u64),
                 settings: row.get::<_, u32>(4)? as usize,
+                failures: row.get(5)?,
+                eligible_from: row.get::<_, i64>(6)? as u64,
             })
         };
         query.query_map([], row)?.collect()
+    }
+
+    /// The first round that cannot have draws of version 1: the ledger was migrated before it. 0 for a run that began with the draws of now.
+    pub(crate) fn draws_of_version_1(&self) -> Result<u64> {
+        let query = "SELECT CAST(value AS INTEGER) FROM run WHERE key = 'draws-of-version-1'";
+        let found = self.db.query_row(query, [], |row| row.get::<_, i64>(0)).optional()?;
+        Ok(found.unwrap_or(0).max(0) as u64)
     }
 
     /// The key with which a client had to prove its draw in a round.

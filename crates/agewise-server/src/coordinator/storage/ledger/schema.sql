@@ -3,6 +3,7 @@
 
 CREATE TABLE IF NOT EXISTS run (
   key   TEXT PRIMARY KEY,                      -- schema, id (16 bytes), what cannot change: policy, seed, anchor, model, ...; last-failure;
+                                               -- draws-of-version-1: rounds before this one may have them, in a ledger that was migrated;
                                                -- and policy-state: what the policy keeps, 64-bit floats, of the last round that is over
   value BLOB NOT NULL
 );

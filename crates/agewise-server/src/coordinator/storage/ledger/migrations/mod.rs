@@ -50,6 +50,11 @@ const STEPS: &[Step] = &[
     ),
     // 6: failures in a row, and suspensions.
     Step::Code(version_6::migrate),
+    // 7: up to which round draws may be of version 1, so that an audit does not take them in a later one.
+    Step::Sql(
+        "INSERT INTO run (key, value)
+         SELECT 'draws-of-version-1', COALESCE(MAX(round) + 1, 0) FROM rounds WHERE draw_version = 1;",
+    ),
 ];
 
 /// The newest version, which this program writes.
@@ -58,7 +63,15 @@ pub(crate) const SCHEMA: i64 = OLDEST + STEPS.len() as i64;
 impl Ledger {
     /// Brings a ledger of an older version, from [`OLDEST`] on, to the newest one; says from which version.
     pub(crate) fn migrate(&mut self) -> Result<Option<i64>, CoordinatorError> {
-        let migrated = self.take_steps();
+        self.migrate_if(|_| Ok(()))
+    }
+
+    /// The same, unless the ledger of the newest version does not pass a check: then it stays as it is.
+    pub(crate) fn migrate_if(
+        &mut self,
+        check: impl FnOnce(&Self) -> Result<(), CoordinatorError>,
+    ) -> Result<Option<i64>, CoordinatorError> {
+        let migrated = self.take_steps().and_then(|from| check(self).map(|()| from));
         match migrated {
             Ok(_) => self.commit()?,
             Err(_) => self.roll_back(),
