@@ -23,3 +23,4 @@ mod poison;
 mod replays;
 mod revoked;
 mod updates;
+mod waiting;
