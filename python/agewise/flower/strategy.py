@@ -21,6 +21,7 @@ from agewise.flower.keys import (
     ROUND_KEY,
     has_declined,
 )
+from agewise.flower.lost_rounds import LostRounds
 from agewise.flower.node_assignment import NodeAssignment
 from agewise.flower.replies import (
     PendingRound,
@@ -185,6 +186,7 @@ class AgeStrategy(FedAvg):
         self._assignment = NodeAssignment(clients)
         self._training = PendingRound()
         self._evaluating = PendingRound()
+        self._lost = LostRounds()
         # The number of rounds before the current `start`, which counts from 1.
         self._before = 0
         # The nodes whose failures have been logged.
@@ -229,6 +231,8 @@ class AgeStrategy(FedAvg):
         the initial arrays.
         """
         before = self.rounds_done
+        # A round of a run that was broken off is played again, and not lost.
+        self._training = PendingRound()
         if before > 0:
             LOGGER.info("agewise: continuing at round %d", before + 1)
 
@@ -254,7 +258,13 @@ class AgeStrategy(FedAvg):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The train messages to the cohort of the round (to all nodes if clients decide)."""
+        """The train messages to the cohort of the round (to all nodes if clients decide).
+
+        If the replies of the round before were never aggregated, as a strategy around this one has
+        dropped them, that round is over, and one of its members may have failed.
+        """
+        group = str(self._before + server_round)
+        self._end_dropped_round(group)
         self._training = PendingRound()
         if self.fraction_train == 0.0:
             return []
@@ -263,6 +273,7 @@ class AgeStrategy(FedAvg):
             sketched_arrays(arrays, self._sketch_arrays)
         nodes = self._assign(grid, self.min_train_nodes)
         weights: dict[int, float] = {}
+        nodes = {c: n for c, n in nodes.items() if c not in self._lost.held_back} or nodes
         if self.decentralised:
             failed = self._selector.failed
             waits = {c for c in nodes if c in failed and failed[c].eligible_from > self.rounds_done}
@@ -277,7 +288,6 @@ class AgeStrategy(FedAvg):
                 weights = dict(zip(selected, map(float, cohort.weights), strict=True))
         LOGGER.info("configure_train: Asking %d nodes (out of %d)", len(selected), len(nodes))
         clients = {nodes[client]: client for client in selected}
-        group = str(self._before + server_round)
         self._training = PendingRound(group, arrays, clients, weights)
         ages = self._selector.ages
         return [
@@ -469,8 +479,23 @@ class AgeStrategy(FedAvg):
                 )
         return sorted(failed)
 
+    def _end_dropped_round(self, group: str) -> None:
+        """Ends the round before this one if it was never aggregated."""
+        dropped = self._training
+        if not dropped.clients or dropped.group == group:
+            return
+        members = set(dropped.clients.values())
+        failed = self._lost.dropped(members, self._selector.failed)
+        LOGGER.warning(
+            "agewise: the replies of round %s were dropped by another strategy, because of %s",
+            dropped.group,
+            f"client {failed[0]}" if len(failed) == 1 else f"one of {len(members)} clients",
+        )
+        self._selector.report([], failed=failed)
+
     def _credit(self, updates: list[Update], pending: PendingRound, declined: set[int]) -> None:
         """Ends the round of the selector with the metrics of the replies, and with who failed."""
+        self._lost.delivered(update.client for update in updates)
         self._selector.report(
             [update.client for update in updates],
             failed=self._failed(updates, pending, declined),
