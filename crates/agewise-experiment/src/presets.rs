@@ -1,5 +1,5 @@
-//! Comparisons that have a name: the six experiments of the paper, each in both readings of its K, its Theorem 1, and
-//! the studies of `age-herding` and the field (`diversity`).
+//! Comparisons that have a name: the six experiments of the paper, each in both readings of its K, its Theorem 1, what a
+//! client costs that never reports, and the studies of `age-herding` and the field (`diversity`).
 //!
 //! The paper's text says 5 local epochs, its notation 5 local SGD steps, and its numbers of rounds fit the second
 //! reading better; so each experiment is here twice. Everything else is as it says: 100 clients, 15 per round, maximum
@@ -7,7 +7,7 @@
 
 mod diversity;
 
-use crate::params::{ExperimentParams, TrainingParams};
+use crate::params::{ExperimentParams, TrainingParams, WorldParams};
 use agewise_core::{Error, MaxAge, Result, Seed, Start};
 use agewise_train::aggregation::{Aggregation, AggregationParams, Contribution};
 use agewise_train::data::{Dataset, ImageShape, Images, PixelScale};
@@ -162,7 +162,35 @@ pub fn presets() -> Vec<Preset> {
     let papers = EXPERIMENTS
         .iter()
         .flat_map(|experiment| [false, true].map(|steps| preset(experiment, steps)));
-    papers.chain([theorem()]).chain(diversity::presets()).collect()
+    papers.chain([theorem(), failing()]).chain(diversity::presets()).collect()
+}
+
+/// One client that is there and never reports: what that costs policies that follow ages, which give a place back to
+/// those who did not deliver. `--backoff off` is the same without the rule that limits it.
+fn failing() -> Preset {
+    let policies = ["random", "oldest-first", "age-herding", "markov-optimal", "markov-capped"];
+    let params = ExperimentParams {
+        cohort: 5,
+        policies: policies.map(str::to_string).to_vec(),
+        rounds: 400,
+        seeds: 3,
+        world: WorldParams { failing: Some(0.01), ..WorldParams::default() },
+        training: Some(TrainingParams {
+            model: "softmax".to_string(),
+            eval_every: 20,
+            targets: Vec::new(),
+            ..TrainingParams::default()
+        }),
+        ..ExperimentParams::comparison()
+    };
+    Preset {
+        name: "failing-clients".to_string(),
+        about: "embedded digits, softmax, 5 of 100: a client in a hundred never reports"
+            .to_string(),
+        paper_rounds: None,
+        usual_rounds: params.rounds,
+        params,
+    }
 }
 
 /// Theorem 1 in practice: a strongly convex problem, small enough to solve.
@@ -261,7 +289,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(names.len(), 13 + 4);
+        assert_eq!(names.len(), 14 + 4);
         let error = named("paper-mnist").unwrap_err().to_string();
         assert!(error.contains("did you mean paper-mnist-iid?"), "{error}");
     }

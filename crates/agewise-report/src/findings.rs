@@ -194,13 +194,16 @@ impl ReportSection<'_> {
         }
         let of = |policy: &VariantSummary| {
             let never = policy.means.get("never_reached")?.mean;
-            (never > 0.0).then(|| format!("{} ({} clients per run)", policy.policy, number(never)))
+            let clients = if never == 1.0 { "client" } else { "clients" };
+            let count = format!("{} ({} {clients} per run)", policy.policy, number(never));
+            (never > 0.0).then_some(count)
         };
         let left_out: Vec<String> = self.summary.policies.iter().filter_map(of).collect();
         if left_out.is_empty() {
             return "Every client was reached in every run.".to_string();
         }
-        format!("Some clients were never reached with {}.", left_out.join(", "))
+        let note = self.failing_note();
+        format!("Some clients were never reached with {}.{note}", left_out.join(", "))
     }
 
     /// A caution where updates were not taken; nothing where all were.

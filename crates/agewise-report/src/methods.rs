@@ -55,8 +55,10 @@ impl ReportSection<'_> {
         if self.loses_places() && !self.experiment().params().backs_off() {
             parts.push("no back-off".to_string());
         }
-        if self.experiment().params().calibrate {
-            parts.push("calibrated".to_string());
+        match self.experiment().params().calibrate {
+            Some(true) => parts.push("calibrated".to_string()),
+            Some(false) => parts.push("not calibrated".to_string()),
+            None => {}
         }
         parts.join(", ")
     }

@@ -151,7 +151,8 @@ impl ReportSection<'_> {
         if self.trains() {
             return format!(
                 "Rounds: median [95% interval]. Against: change over common seeds [95% interval]. {x} Times: on this \
-                 machine."
+                 machine.{}",
+                self.failing_note()
             );
         }
         let means = if self.summary.seeds > 1 {
@@ -161,12 +162,13 @@ impl ReportSection<'_> {
         };
         format!(
             "{means}{x} Sigma: sum of the variances of the weights. Jain: 1 if all clients take part equally often. Never: \
-             clients that never took part.{}",
+             clients that never took part.{}{}",
             if self.loses_places() {
                 " Lost: places that were given to clients that did not report, in a run."
             } else {
                 ""
-            }
+            },
+            self.failing_note()
         )
     }
 }

@@ -186,11 +186,25 @@ impl ReportSection<'_> {
         });
         table.caption(format!(
             "Who was reached: clients per round that could be selected, that were, and that reported; clients that never \
-             reported in a run; rounds in which a client was forced because no other was selected{}. {}. Means over seeds ± \
-             half of the 95% interval.",
+             reported in a run; rounds in which a client was forced because no other was selected{}. {}.{} Means over seeds \
+             ± half of the 95% interval.",
             if self.loses_places() { "; places of a run that were given to clients that did not report" } else { "" },
-            self.world_line()
+            self.world_line(),
+            self.failing_note()
         ))
+    }
+
+    /// Where clients always fail: what that means for the figures about waits.
+    pub(crate) fn failing_note(&self) -> String {
+        let share = self.experiment().params().world.failing.unwrap_or(0.0);
+        if share == 0.0 {
+            return String::new();
+        }
+        format!(
+            " The clients that always fail ({}% of all) are never credited: they are among those that were never reached, and \
+             the longest wait is theirs.",
+            number(100.0 * share)
+        )
     }
 
     /// How long clients wait and how much weights vary, beside the closed forms where there are any.
