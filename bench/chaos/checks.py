@@ -5,7 +5,7 @@ import json
 import sqlite3
 import time
 
-OVER = "('committed', 'abandoned')"
+OVER = "('committed', 'abandoned', 'refused')"
 
 # Each query finds rows that must not be there.
 FORBIDDEN = {
@@ -22,6 +22,13 @@ FORBIDDEN = {
         SELECT client, reports FROM clients WHERE reports !=
           (SELECT COUNT(*) FROM joins WHERE joins.client = clients.client AND outcome = 'reported')""",
     "an accepted report has no checksum": "SELECT round, client FROM joins WHERE outcome = 'reported' AND sha256 IS NULL",
+    "a client is in a round in which it was suspended": """
+        SELECT round, client FROM joins JOIN suspensions USING (client) WHERE since <= round AND (until IS NULL OR until > round)""",
+    "a client waits after failures that a credit has cleared": f"""
+        SELECT client, failures FROM clients WHERE failures > 0 AND EXISTS (
+          SELECT 1 FROM rounds WHERE round = waiting_since - 1 AND state IN {OVER}) AND waiting_since > (SELECT COALESCE(MAX(round), -1) FROM joins
+          JOIN rounds USING (round) WHERE joins.client = clients.client AND outcome IN ('missing', 'gone', 'refused', 'late')
+          AND rounds.state IN {OVER})""",
     "a credit is missing from an age": """
         SELECT client, waiting_since FROM clients WHERE waiting_since != COALESCE(
           (SELECT MAX(round) + 1 FROM joins WHERE joins.client = clients.client AND outcome = 'reported'), first_waiting)""",
@@ -130,5 +137,6 @@ class Checks:
         return {
             "rounds committed": states.count("committed"),
             "rounds abandoned": states.count("abandoned"),
+            "rounds refused": states.count("refused"),
             "reports credited": len(self.reports),
         }

@@ -1,7 +1,8 @@
 //! What selfish clients gain: 100 clients of which 30 ask to join in every round, with the check of draws and without it.
 //!
-//! `cargo run --release -p agewise-server --example selfish -- docs/figures [ROUNDS]` plays three runs over loopback, about a minute each,
-//! prints what docs/security.md shows, and draws `selfish.svg` into the folder.
+//! `cargo run --release -p agewise-server --example selfish -- docs/figures [ROUNDS [SECONDS]]` plays three runs over loopback, prints what
+//! docs/security.md shows, and draws `selfish.svg` into the folder. Clients have so many SECONDS to join a round: 0.3 are enough on an idle
+//! machine, and three runs take three minutes then.
 
 #[path = "selfish/figure.rs"]
 mod figure;
@@ -28,13 +29,17 @@ fn main() -> Result<(), Failure> {
         None => 200,
         Some(text) => text.parse().map_err(|_| Error::new("rounds", &text, "a whole number"))?,
     };
+    let join_seconds = match arguments.next() {
+        None => 0.3,
+        Some(text) => text.parse().map_err(|_| Error::new("seconds", &text, "a number"))?,
+    };
     let runtime = tokio::runtime::Runtime::new()?;
     let play = |has_selfish, has_check| -> Result<Outcome, Failure> {
         let trial = Trial {
             clients: CLIENTS,
             cohort: COHORT,
             rounds,
-            join_seconds: 0.3,
+            join_seconds,
             has_selfish,
             has_check,
         };
