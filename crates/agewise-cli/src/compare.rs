@@ -40,7 +40,7 @@ Examples:
   agewise compare --weighting uniform --sizes zipf:2.0
   # Clients that are not always there
   agewise compare --availability on-off:20,8 \\
-    --dropout 0.1 --calibrate
+    --dropout 0.1
   agewise compare my-study.toml --rounds 300
   agewise compare --preset paper-mnist-noniid-steps \\
     --data-dir DIR

@@ -5,7 +5,6 @@ use agewise_core::{Error, MaxAge, PolicySpec, Weighting};
 use agewise_experiment::ExperimentParams;
 use clap::{Arg, Args};
 use serde::{Serialize, Serializer};
-use std::ops::Not;
 use std::path::PathBuf;
 use std::str::FromStr;
 use toml::{Table, Value};
@@ -81,13 +80,20 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, value_parser = EMPTY_COHORTS)]
     empty_cohort: Option<String>,
 
-    /// Let age laws learn the target interval from the number of reports
-    #[arg(long)]
-    #[serde(skip_serializing_if = "Not::not")]
-    calibrate: bool,
+    /// Let age laws learn the target interval from the number of reports [default: where clients may be away, fail, join
+    /// or leave]
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        value_parser = parse_calibrate
+    )]
+    calibrate: Option<bool>,
 
     /// Let clients wait that fail again and again [default: on]
-    #[arg(long, value_name = "on|off", value_parser = parse_switch)]
+    #[arg(long, value_name = "on|off", value_parser = parse_backoff)]
     backoff: Option<bool>,
 
     /// Rounds to play, at most
@@ -197,11 +203,19 @@ fn split_list<S: Serializer>(list: &Option<String>, serializer: S) -> Result<S::
     trimmed.serialize(serializer)
 }
 
-fn parse_switch(text: &str) -> Result<bool, Error> {
+fn parse_backoff(text: &str) -> Result<bool, Error> {
+    parse_switch("backoff", text)
+}
+
+fn parse_calibrate(text: &str) -> Result<bool, Error> {
+    parse_switch("calibrate", text)
+}
+
+fn parse_switch(field: &str, text: &str) -> Result<bool, Error> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(Error::new("backoff", text, "on or off")),
+        _ => Err(Error::new(field, text, "on or off")),
     }
 }
 

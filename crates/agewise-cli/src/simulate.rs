@@ -28,7 +28,7 @@ Examples:
   agewise simulate --clients 1e6 --cohort 150000 \\
     --rounds 200 --policy markov-optimal,oldest-first
   agewise simulate --availability on-off:20,8 \\
-    --dropout 0.1 --policy markov-optimal --calibrate
+    --dropout 0.1 --policy markov-optimal
   agewise simulate my-world.toml --rounds 300
   # Go on where it was interrupted
   agewise simulate --resume runs/simulate-001

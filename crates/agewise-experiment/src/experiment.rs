@@ -100,6 +100,11 @@ impl Experiment {
         self.world.is_calm()
     }
 
+    /// Whether age laws learn the target interval from the number of reports, in a run of this variant.
+    pub fn calibrates(&self, variant: &Variant) -> bool {
+        self.params.calibrates(&self.world, variant.policy().weighting())
+    }
+
     /// What is compared, in the order in which it was named.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
@@ -285,7 +290,7 @@ impl Experiment {
             world: World { seed: self.seed(id.seed), ..self.world },
             rounds: self.params.rounds,
             warmup: self.params.warmup,
-            calibrate: self.params.calibrate,
+            calibrate: self.calibrates(self.variant(id)?),
         })
     }
 

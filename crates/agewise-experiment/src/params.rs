@@ -41,8 +41,10 @@ pub struct ExperimentParams {
     pub start: Start,
     /// The rule for a round in which no client takes part.
     pub empty_cohort: EmptyCohort,
-    /// Whether age laws learn the target interval from the number of reports.
-    pub calibrate: bool,
+    /// Whether age laws learn the target interval from the number of reports. If absent they do where clients may be
+    /// away, fail, join or leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibrate: Option<bool>,
     /// Whether clients that fail again and again are asked less often; they are unless this says `false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backoff: Option<bool>,
@@ -147,7 +149,7 @@ impl Default for ExperimentParams {
             weighting: None,
             start: Start::default(),
             empty_cohort: EmptyCohort::default(),
-            calibrate: false,
+            calibrate: None,
             backoff: None,
             sizes: "equal".to_string(),
             size_list: None,

@@ -3,7 +3,7 @@
 use super::{Experiment, Variant};
 use crate::params::{ExperimentParams, TrainingParams};
 use crate::speeds::SpeedDistribution;
-use crate::world::calibration;
+use crate::world::{World, calibration};
 use agewise_core::{
     Error, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes, Weighting,
 };
@@ -172,7 +172,7 @@ fn assemble(
         if variants[..place].iter().any(|other| other.name() == variant.name()) {
             return Err(Error::new("policies", variant.name(), "each policy once"));
         }
-        check_variant(&params, &setting, variant, task.as_deref())?;
+        check_variant(&params, &world, &setting, variant, task.as_deref())?;
     }
     let speeds = match &params.training {
         Some(training) => training.speeds.parse()?,
@@ -212,6 +212,7 @@ fn first_setting(params: &ExperimentParams, distribution: SizeDistribution) -> R
 
 fn check_variant(
     params: &ExperimentParams,
+    world: &World,
     setting: &Setting,
     variant: &Variant,
     task: Option<&dyn Task>,
@@ -224,7 +225,7 @@ fn check_variant(
         return Err(Error::new("policy", variant.name(), expected));
     }
     check_aggregation(setting, variant, task)?;
-    let calibrated = calibration(params.calibrate, &*policy, setting)?.is_some();
+    let calibrated = calibration(params.calibrates(world, weighting), &*policy, setting)?.is_some();
     if calibrated && weighting == Weighting::Unbiased {
         let expected = "weights that do not need a known rate, where laws are calibrated";
         return Err(Error::new("weighting", weighting, expected));

@@ -2,7 +2,7 @@
 
 use super::{ExperimentParams, TrainingParams, WorldParams};
 use crate::world::{AvailabilityModel, World};
-use agewise_core::{Error, Result, Seed};
+use agewise_core::{Error, Result, Seed, Weighting};
 use agewise_train::Metric;
 use agewise_train::local::{LocalTraining, LocalTrainingParams};
 
@@ -14,6 +14,12 @@ const MOST_TRAINING_ROUNDS: u64 = 1_000_000;
 const MOST_SEEDS: u32 = 10_000;
 
 impl ExperimentParams {
+    /// Whether age laws learn the target interval from the number of reports, with this weighting in this world. In a calm
+    /// one n/m is right by itself, and unbiased weights need a rate that is known.
+    pub(crate) fn calibrates(&self, world: &World, weighting: Weighting) -> bool {
+        self.calibrate.unwrap_or(!world.is_calm() && weighting != Weighting::Unbiased)
+    }
+
     /// Checks rounds and seeds.
     pub(crate) fn check_numbers(&self) -> Result<()> {
         let most = if self.training.is_some() { MOST_TRAINING_ROUNDS } else { MOST_ROUNDS };

@@ -39,12 +39,13 @@ impl<'a> LoggedSelection<'a> {
         context: &'a SeedContext,
     ) -> Result<Self> {
         let params = experiment.params();
-        let policy = experiment.variant(id)?.policy();
+        let variant = experiment.variant(id)?;
+        let (policy, calibrate) = (variant.policy(), experiment.calibrates(variant));
         let joining = context.samples.iter().skip(params.clients as usize);
         let newcomers = joining.map(|&samples| samples as f64).collect();
         let world = World { seed: context.seed, ..*experiment.world() };
         let setting = context.setting.clone();
-        let selector = WorldSelector::new(policy, setting, newcomers, world, params.calibrate)?;
+        let selector = WorldSelector::new(policy, setting, newcomers, world, calibrate)?;
         let rules = selector.selector().policy();
         let sketches = rules.needs().update_sketches;
         let (weighting, is_calm) = (policy.weighting(), world.is_calm());

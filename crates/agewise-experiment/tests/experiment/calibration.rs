@@ -17,7 +17,7 @@ fn run(change: impl Fn(&mut ExperimentParams)) -> Outcome {
         rounds: 250,
         warmup: 50,
         policies: vec!["markov-optimal".to_string()],
-        calibrate: true,
+        calibrate: Some(true),
         ..ExperimentParams::default()
     };
     change(&mut params);
@@ -67,7 +67,7 @@ fn without_it_the_cohort_is_off() {
     let share = |change: &dyn Fn(&mut ExperimentParams)| {
         let outcome = run(|p| {
             change(p);
-            p.calibrate = false;
+            p.calibrate = Some(false);
         });
         outcome.load.cohort_mean / COHORT as f64
     };

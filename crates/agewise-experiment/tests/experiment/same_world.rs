@@ -52,7 +52,7 @@ fn training_changes_no_cohort_and_no_figure_of_load() {
         world("always", 0.0, 0.1, 0.03),
         world("on-off:5,2", 0.2, 0.1, 0.02),
     ] {
-        for calibrate in [false, true] {
+        for calibrate in [Some(false), None] {
             let params = ExperimentParams {
                 rounds: 24,
                 warmup: 3,

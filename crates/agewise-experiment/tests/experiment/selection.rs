@@ -30,7 +30,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(field(&|p| p.seeds = 0), "seeds");
     assert_eq!(field(&|p| p.seed = u64::MAX), "seed");
     let far_apart = |p: &mut ExperimentParams| {
-        (p.clients, p.cohort, p.calibrate) = (2_000_000, 1, true);
+        (p.clients, p.cohort, p.calibrate) = (2_000_000, 1, Some(true));
     };
     assert_eq!(field(&far_apart), "interval");
     assert_eq!(field(&|p| p.world.dropout = 1.0), "dropout");
@@ -55,7 +55,7 @@ fn what_is_wrong_is_named() {
     assert_eq!(field(&|p| p.aggregation.rule = AggregationRule::Median), "aggregation of random");
     assert_eq!(field(&|p| p.size_list = Some(vec![1.0])), "sizes");
     let unbiased = |p: &mut ExperimentParams| {
-        p.calibrate = true;
+        p.calibrate = Some(true);
         p.weighting = Some(Weighting::Unbiased);
     };
     assert_eq!(field(&unbiased), "weighting");

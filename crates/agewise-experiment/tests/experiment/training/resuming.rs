@@ -37,7 +37,7 @@ fn with_bound() -> ExperimentParams {
 
 /// Clients that come and go while they train.
 fn restless(params: ExperimentParams) -> ExperimentParams {
-    let mut params = ExperimentParams { calibrate: true, ..params };
+    let mut params = ExperimentParams { calibrate: Some(true), ..params };
     params.world.availability = "on-off:3,1".to_string();
     (params.world.dropout, params.world.join, params.world.leave) = (0.2, 0.1, 0.02);
     params
