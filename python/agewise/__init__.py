@@ -11,11 +11,9 @@ Flower.
 """
 
 from agewise._agewise import __version__
+from agewise.aggregation import Aggregates
 from agewise.closed_forms import PolicyTheory, Theory, theory
 from agewise.experiment import (
-    Estimate,
-    ExperimentResult,
-    PolicyResult,
     Preset,
     compare,
     extend_run,
@@ -35,12 +33,13 @@ from agewise.learning import (
     load_data,
     partition,
 )
+from agewise.policy import Needs, Reports, Round, Selects
+from agewise.results import Estimate, ExperimentResult, PolicyResult
 from agewise.selection import (
     AgeLaw,
     Client,
     Cohort,
     Failures,
-    Needs,
     Participation,
     Policy,
     Selector,
@@ -48,9 +47,11 @@ from agewise.selection import (
     policies,
 )
 from agewise.sketches import sketch
+from agewise.task import Task
 
 __all__ = [
     "AgeLaw",
+    "Aggregates",
     "Client",
     "Cohort",
     "Dataset",
@@ -67,7 +68,11 @@ __all__ = [
     "PolicyResult",
     "PolicyTheory",
     "Preset",
+    "Reports",
+    "Round",
     "Selector",
+    "Selects",
+    "Task",
     "Theory",
     "Trainer",
     "__version__",

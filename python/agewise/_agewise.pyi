@@ -8,6 +8,9 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from agewise.own import Parts
+from agewise.policy import OwnPolicy
+
 __all__ = [
     "Client",
     "Images",
@@ -20,6 +23,7 @@ __all__ = [
     "__version__",
     "age_law",
     "average",
+    "draws",
     "load_data",
     "max_age_cost",
     "partition",
@@ -37,7 +41,7 @@ _Lists = tuple[_List, _List, _List, _List]
 
 @final
 class Selector:
-    def __new__(cls, options: str) -> Selector: ...
+    def __new__(cls, options: str, own: OwnPolicy | None = None) -> Selector: ...
     @property
     def round(self) -> int: ...
     @property
@@ -142,12 +146,20 @@ class Job:
         out: str | PathLike[str] | None,
         force: bool,
         data_folder: str | PathLike[str] | None,
+        own: Parts | None = None,
     ) -> Job: ...
     @staticmethod
-    def open(path: str | PathLike[str], data_folder: str | PathLike[str] | None) -> Job: ...
+    def open(
+        path: str | PathLike[str],
+        data_folder: str | PathLike[str] | None,
+        own: Parts | None = None,
+    ) -> Job: ...
     @staticmethod
     def extend(
-        path: str | PathLike[str], changes: str, data_folder: str | PathLike[str] | None
+        path: str | PathLike[str],
+        changes: str,
+        data_folder: str | PathLike[str] | None,
+        own: Parts | None = None,
     ) -> Job: ...
     @property
     def path(self) -> Path | None: ...
@@ -174,6 +186,7 @@ class Outcome:
         self, variant: int
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]: ...
 
+def draws(seed: int, round: int, stream: int, clients: int) -> NDArray[np.float64]: ...
 def policies() -> list[tuple[str, str, list[tuple[str, str]], bool, str, bool | None]]: ...
 def spelled(policy: str) -> str: ...
 def age_law(

@@ -77,6 +77,19 @@ def rows(field: str, values: ArrayLike) -> NDArray[np.float32]:
     return array
 
 
+def client_numbers(field: str, given: ArrayLike) -> NDArray[np.uint32]:
+    """A list of client numbers."""
+    array = np.asarray(given)
+    if array.size == 0:
+        return np.empty(0, dtype=np.uint32)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{field} = {shown(given)}: expected a list of client numbers")
+    wrong = array[(array < 0) | (array >= 1 << 32)]
+    if wrong.size:
+        raise ValueError(f"{field} = {wrong[0]}: expected client numbers, 0 or more")
+    return array.astype(np.uint32)
+
+
 def finite(field: str, values: ArrayLike) -> list[float]:
     """A list of finite numbers, which JSON can represent."""
     array = numbers(field, values)

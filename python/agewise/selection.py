@@ -6,13 +6,32 @@ import json
 import threading
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agewise import _agewise
-from agewise.checks import finite, known, max_age_or_auto, numbers, rows, shown, whole, within
+from agewise.checks import (
+    client_numbers,
+    finite,
+    known,
+    max_age_or_auto,
+    numbers,
+    rows,
+    shown,
+    whole,
+    within,
+)
+from agewise.policy import (
+    Needs,
+    OwnPolicy,
+    PolicyLike,
+    ProbeKind,
+    decided_by_clients,
+    own_policy,
+    policy_name,
+)
 
 _Figures = tuple[
     NDArray[np.float32] | None,
@@ -151,26 +170,6 @@ class Participation:
     co_participation_spread: float
 
 
-#: A kind of probe: the loss of all samples of a client, or a sketch of what one step or a whole
-#: round of training would change, each under the current model.
-ProbeKind = Literal["loss", "update-step", "update-round"]
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What reports should contain so that a policy works as intended."""
-
-    #: Whether its cohorts depend on training; without training it is a different policy.
-    training: bool
-    #: Which loss it looks at: the mean over the samples seen ``while-training``, the mean over the
-    #: ``whole-data`` of a client under the model it was sent, or None.
-    loss: Literal["while-training", "whole-data"] | None
-    #: Whether it looks at root mean squares of losses.
-    loss_squares: bool
-    #: Whether it looks at sketches of updates (:func:`agewise.sketch`).
-    update_sketches: bool
-
-
 @dataclass(frozen=True)
 class Failures:
     """The failures of a client since it was last credited."""
@@ -201,7 +200,7 @@ class Selector:
 
     def __init__(
         self,
-        policy: str = "markov-optimal",
+        policy: PolicyLike = "markov-optimal",
         clients: int = 100,
         cohort: int = 15,
         seed: int = 0,
@@ -212,7 +211,8 @@ class Selector:
         sizes: ArrayLike | None = None,
         empty_cohort: str = "force-one",
     ) -> None:
-        """Starts a run of a policy, written with its options as in ``phased(reshuffle=0.05)``.
+        """Starts a run of a policy, written with its options as in ``phased(reshuffle=0.05)``, or
+        of a class of one's own (:class:`agewise.Selects`).
 
         ``max_age`` is the age at which age laws stop changing; ``auto`` is as large as n/m asks,
         and a number that costs the law variance is a warning. ``start`` is ``stationary`` (initial
@@ -221,8 +221,9 @@ class Selector:
         sizes of all clients; the default is equal sizes. ``empty_cohort`` decides what happens if
         no client is selected: ``force-one`` forces one client, ``skip`` leaves the round empty.
         """
-        #: The policy with its options.
-        self.policy = policy
+        self._own = own_policy(policy)
+        #: The policy with its options, or the name of one's own.
+        self.policy = policy_name(policy)
         #: The number of clients.
         self.clients = clients
         #: The mean number of clients in a round.
@@ -230,10 +231,11 @@ class Selector:
         #: The seed of all random draws.
         self.seed = seed
         self._options = _options(
-            policy, clients, cohort, seed, max_age, start, weighting, sizes, empty_cohort
+            self.policy, clients, cohort, seed, max_age, start, weighting, sizes, empty_cohort
         )
-        self._inner = _agewise.Selector(self._options)
-        warn_of_max_age(policy, clients, cohort, max_age)
+        self._inner = _agewise.Selector(self._options, self._own)
+        if self._own is None:
+            warn_of_max_age(self.policy, clients, cohort, max_age)
         # Only one thread at a time uses the compiled selector.
         self._lock = threading.Lock()
 
@@ -326,7 +328,7 @@ class Selector:
         {}
         """
         figures = _figures(losses, durations, root_mean_squares, sketches)
-        numbered = _clients("clients", clients)
+        numbered = client_numbers("clients", clients)
         with self._lock:
             self._inner.observe(numbered, figures)
 
@@ -363,8 +365,8 @@ class Selector:
         ValueError: clients = 7: expected clients from 0 to 5
         """
         figures = _figures(losses, durations, root_mean_squares, sketches)
-        numbered = _clients("clients", clients)
-        missing = None if failed is None else _clients("failed", failed)
+        numbered = client_numbers("clients", clients)
+        missing = None if failed is None else client_numbers("failed", failed)
         with self._lock:
             self._inner.report(numbered, figures, missing)
 
@@ -421,7 +423,7 @@ class Selector:
             self._inner.load_state(bytes(state))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored_selector, (self._options, self.state())
+        return _restored_selector, (self._options, self.state(), self._own)
 
     def __copy__(self) -> Selector:
         return _restored_selector(*self.__reduce__()[1])
@@ -433,8 +435,9 @@ class Selector:
         )
 
 
-def _restored_selector(options: str, state: bytes) -> Selector:
-    selector = Selector(**json.loads(options))
+def _restored_selector(options: str, state: bytes, own: OwnPolicy | None = None) -> Selector:
+    arguments = json.loads(options)
+    selector = Selector(**(arguments if own is None else arguments | {"policy": own}))
     selector.load_state(state)
     return selector
 
@@ -468,7 +471,7 @@ class Client:
     ) -> None:
         """The client with the number ``client``, counted from 0."""
         #: The policy with its options.
-        self.policy = policy
+        self.policy = decided_by_clients(policy)
         #: The number of the client.
         self.client = client
         options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip")
@@ -547,24 +550,12 @@ def _figures(
     )
 
 
-def _clients(field: str, given: ArrayLike) -> NDArray[np.uint32]:
-    array = np.asarray(given)
-    if array.size == 0:
-        return np.empty(0, dtype=np.uint32)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{field} = {shown(given)}: expected a list of client numbers")
-    wrong = array[(array < 0) | (array >= 1 << 32)]
-    if wrong.size:
-        raise ValueError(f"{field} = {wrong[0]}: expected client numbers, 0 or more")
-    return array.astype(np.uint32)
-
-
 def _mask(available: ArrayLike, clients: int) -> NDArray[np.bool_]:
     array = np.asarray(available)
     if array.dtype == np.bool_ and array.ndim == 1:
         return np.ascontiguousarray(array)
     mask = np.zeros(clients, dtype=np.bool_)
-    present = _clients("available", available)
+    present = client_numbers("available", available)
     wrong = present[present >= clients]
     if wrong.size:
         raise ValueError(f"available = {wrong[0]}: expected clients from 0 to {clients - 1}")

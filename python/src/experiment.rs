@@ -3,6 +3,7 @@
 use crate::data::warn_of_altered;
 use crate::errors::{bad_input, experiment as failed, in_python, read_params};
 use crate::interrupt::interruptible;
+use crate::own::{Given, Own};
 use agewise::experiment::presets::{Preset, presets as all_presets};
 use agewise::experiment::{
     Callbacks, Experiment, ExperimentError, ExperimentParams, Record, Results, RoundLog, RoundRow,
@@ -58,6 +59,7 @@ pub(crate) struct Job {
     lock: Mutex<Option<File>>,
     params: ExperimentParams,
     data_folders: Vec<PathBuf>,
+    own: Own,
 }
 
 /// Calls the progress function of Python, and stops when it raises an exception.
@@ -110,6 +112,7 @@ impl Callbacks for Teller<'_> {
 impl Job {
     /// Prepares a new experiment, with training or without; with a directory, or for memory only.
     #[new]
+    #[pyo3(signature = (params, trains, keep, out, force, data_folder, own=None))]
     fn new(
         params: &str,
         trains: bool,
@@ -117,37 +120,46 @@ impl Job {
         out: Option<PathBuf>,
         force: bool,
         data_folder: Option<PathBuf>,
+        own: Option<Given<'_>>,
     ) -> PyResult<Self> {
+        let own = Own::new(own)?;
         let defaults =
             if trains { ExperimentParams::comparison() } else { ExperimentParams::default() };
         let params = read_params(params, &defaults)?;
         let data_folders = folders(data_folder.as_deref());
         // All errors in parameters are found before a directory is created.
-        let experiment = Experiment::new(params, &data_folders).map_err(failed)?;
+        let experiment = own.experiment(params, &data_folders)?;
         let params = experiment.params().clone();
         let name = if trains { "compare" } else { "simulate" };
         let begin = || RunDir::begin(out.as_deref(), name, force, &params).map_err(failed);
         let (dir, lock) = keep.then(begin).transpose()?.unzip();
-        Ok(Self { dir, lock: Mutex::new(lock), params, data_folders })
+        Ok(Self { dir, lock: Mutex::new(lock), params, data_folders, own })
     }
 
     /// The experiment of an existing directory.
     #[staticmethod]
-    fn open(path: PathBuf, data_folder: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (path, data_folder, own=None))]
+    fn open(path: PathBuf, data_folder: Option<PathBuf>, own: Option<Given<'_>>) -> PyResult<Self> {
         let dir = RunDir::open(&path).map_err(failed)?;
-        Self::of(dir, None, data_folder)
+        Self::of(dir, None, data_folder, own)
     }
 
     /// Extends the run in a directory by seeds, rounds or policies.
     #[staticmethod]
-    fn extend(path: PathBuf, changes: &str, data_folder: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (path, changes, data_folder, own=None))]
+    fn extend(
+        path: PathBuf,
+        changes: &str,
+        data_folder: Option<PathBuf>,
+        own: Option<Given<'_>>,
+    ) -> PyResult<Self> {
         let dir = RunDir::open(&path).map_err(failed)?;
         let lock = dir.lock().map_err(failed)?;
-        let begun = Self::of(dir, Some(lock), data_folder)?;
+        let begun = Self::of(dir, Some(lock), data_folder, own)?;
         let mut params = read_params(changes, &begun.params)?;
         let more = std::mem::replace(&mut params.policies, begun.params.policies.clone());
         let params = params.with_more_policies(more);
-        let experiment = Experiment::new(params, &begun.data_folders).map_err(failed)?;
+        let experiment = begun.own.experiment(params, &begun.data_folders)?;
         if let Some(dir) = &begun.dir {
             run_dir::extend(dir, experiment.params()).map_err(failed)?;
         }
@@ -168,7 +180,7 @@ impl Job {
 
     /// What the largest age costs policies, in sentences.
     fn max_age_costs(&self) -> PyResult<Vec<String>> {
-        let experiment = self.experiment().map_err(failed)?;
+        let experiment = self.experiment()?;
         let costs = experiment.max_age_costs().map_err(bad_input)?;
         Ok(costs.into_iter().map(|(name, cost)| format!("{name}: {cost}")).collect())
     }
@@ -183,20 +195,21 @@ impl Job {
     ) -> PyResult<Outcome> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.unwrap_or_else(cores).max(1);
-        let stop = AtomicBool::new(false);
-        let experiment = py.detach(|| self.experiment()).map_err(failed)?;
+        let raised = &self.own.raised;
+        let stop = &raised.stop;
+        let experiment = py.detach(|| self.experiment())?;
         // The caller of the function that calls the function that plays.
         warn_of_altered(py, experiment.altered_data(), 3)?;
         let teller = Teller {
             experiment: &experiment,
             progress,
             rounds: Mutex::default(),
-            stop: &stop,
+            stop,
             raised: Mutex::default(),
         };
-        let played = interruptible(py, &stop, || {
+        let played = interruptible(py, stop, || {
             let _lock = self.locked()?;
-            let results = play(&experiment, self.dir.as_ref(), threads, &teller, &stop)?;
+            let results = play(&experiment, self.dir.as_ref(), threads, &teller, stop)?;
             if let Some(dir) = &self.dir {
                 ReportSection::new("", &results)?.write(dir)?;
             }
@@ -205,28 +218,43 @@ impl Job {
         if let Ok(Some(error)) = teller.raised.into_inner() {
             return Err(error);
         }
+        raised.check()?;
         played.map_err(failed)
     }
 
     /// Reads an experiment, which may be unfinished.
     fn read(&self, py: Python<'_>) -> PyResult<Outcome> {
         let stop = AtomicBool::new(false);
+        let experiment = self.experiment()?;
         let reading = || {
             let dir = self.dir.as_ref();
             let path = dir.map_or(std::path::Path::new(""), RunDir::path);
             let dir = dir.map_or_else(|| RunDir::open(path), |dir| Ok(dir.clone()))?;
-            Outcome::new(read(&self.experiment()?, &dir)?)
+            Outcome::new(read(&experiment, &dir)?)
         };
-        interruptible(py, &stop, reading)?.map_err(failed)
+        let outcome = interruptible(py, &stop, reading)?;
+        self.own.raised.check()?;
+        outcome.map_err(failed)
     }
 }
 
 impl Job {
     /// The experiment in a directory.
-    fn of(dir: RunDir, lock: Option<File>, data_folder: Option<PathBuf>) -> PyResult<Self> {
+    fn of(
+        dir: RunDir,
+        lock: Option<File>,
+        data_folder: Option<PathBuf>,
+        own: Option<Given<'_>>,
+    ) -> PyResult<Self> {
         let params = dir.read_config().map_err(failed)?;
         let data_folders = folders(data_folder.as_deref());
-        Ok(Self { dir: Some(dir), lock: Mutex::new(lock), params, data_folders })
+        Ok(Self {
+            dir: Some(dir),
+            lock: Mutex::new(lock),
+            params,
+            data_folders,
+            own: Own::new(own)?,
+        })
     }
 
     /// The lock on the directory, if there is one: that of this job, or a new one if the run has not changed since.
@@ -244,8 +272,8 @@ impl Job {
         Ok(Some(lock))
     }
 
-    fn experiment(&self) -> Result<Experiment, ReportError> {
-        Ok(Experiment::new(self.params.clone(), &self.data_folders)?)
+    fn experiment(&self) -> PyResult<Experiment> {
+        self.own.experiment(self.params.clone(), &self.data_folders)
     }
 }
 

@@ -2,17 +2,20 @@
 
 use crate::errors::{bad_input, read, renamed};
 use crate::figures::{Figures, Lists};
+use crate::own_policy::OwnPolicy;
+use crate::raised::Raised;
 use agewise::selection::metrics::Participation;
 use agewise::selection::theory::WINDOW_LENGTHS;
 use agewise::selection::{
     self, Availability, Cohort, Draws, EmptyCohort, Error, LossNeed, MaxAge, Needs, Policy,
-    PolicySpec, ProbeKind, Report, Seed, SelectorState, SettingParams, Sizes, Start, Stream,
-    Weighting, build_policy, find_policy,
+    PolicySpec, PolicyVariant, ProbeKind, Report, Seed, SelectorState, SettingParams, Sizes, Start,
+    Stream, Weighting, build_policy,
 };
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The arguments of a selector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -85,14 +88,28 @@ impl Options {
         }
     }
 
-    fn selector(&self) -> selection::Result<selection::Selector> {
-        let spec: PolicySpec = self.policy.parse()?;
-        let weighting = match &self.weighting {
-            Some(name) => name.parse::<Weighting>()?,
-            None => find_policy(spec.name())?.weighting,
-        };
-        let (seed, start) = (Seed(self.seed), self.start()?);
-        Ok(selection::Selector::new(&spec, self.setting()?, seed, start)?.with_weighting(weighting))
+    /// The policy with its start and its weighting.
+    fn variant(
+        &self,
+        py: Python<'_>,
+        own: Option<&OwnPolicy>,
+        raised: &Arc<Raised>,
+    ) -> PyResult<PolicyVariant> {
+        let weighting = self.weighting.as_deref().map(str::parse::<Weighting>).transpose();
+        let (weighting, start) = (weighting.map_err(bad_input)?, self.start().map_err(bad_input)?);
+        if let Some(own) = own {
+            return own.variant(py, start, weighting, raised);
+        }
+        let spec: PolicySpec = self.policy.parse().map_err(bad_input)?;
+        let variant = PolicyVariant::from_spec(&spec).map_err(bad_input)?.with_start(start);
+        Ok(match weighting {
+            Some(weighting) => variant.with_weighting(weighting),
+            None => variant,
+        })
+    }
+
+    fn selector(&self, variant: &PolicyVariant) -> selection::Result<selection::Selector> {
+        selection::Selector::from_variant(variant, self.setting()?, Seed(self.seed))
     }
 }
 
@@ -100,20 +117,29 @@ impl Options {
 #[pyclass(module = "agewise._agewise")]
 pub(crate) struct Selector {
     options: Options,
+    variant: PolicyVariant,
     inner: selection::Selector,
     participation: Participation,
     /// The cohort of the current round, once it was selected.
     chosen: Option<Cohort>,
+    /// Exceptions of a policy that is written in Python.
+    raised: Arc<Raised>,
 }
 
 #[pymethods]
 impl Selector {
     #[new]
-    fn new(options: &str) -> PyResult<Self> {
+    #[pyo3(signature = (options, own=None))]
+    fn new(py: Python<'_>, options: &str, own: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let options: Options = read(options, &[])?;
-        let inner = options.selector().map_err(bad_input)?;
+        let own = own.map(OwnPolicy::new).transpose()?;
+        let raised = Arc::new(Raised::default());
+        let variant = options.variant(py, own.as_ref(), &raised)?;
+        let inner = options.selector(&variant);
+        let inner = inner.map_err(|error| raised.or(bad_input(error)))?;
+        raised.check()?;
         let participation = Participation::new(inner.setting().clients(), &WINDOW_LENGTHS);
-        Ok(Self { options, inner, participation, chosen: None })
+        Ok(Self { options, variant, inner, participation, chosen: None, raised })
     }
 
     /// The current round, counted from 0.
@@ -166,7 +192,8 @@ impl Selector {
             return Err(bad_input(error));
         }
         let availability = availability(mask.as_deref());
-        let cohort = py.detach(|| inner.select(availability)).map_err(bad_input)?;
+        let cohort = py.detach(|| inner.select(availability));
+        let cohort = cohort.map_err(|error| self.raised.or(bad_input(error)))?;
         let clients = cohort.clients.clone().into_pyarray(py);
         let weights = cohort.weights.clone().into_pyarray(py);
         let (round, forced) = (cohort.round, cohort.forced);
@@ -196,6 +223,7 @@ impl Selector {
     ) -> PyResult<ProbedClients<'py>> {
         let mask = available.map(|mask| mask.as_array().to_vec());
         let probes = py.detach(|| self.inner.probes(availability(mask.as_deref())));
+        self.raised.check()?;
         let mut clients: BTreeMap<ProbeKind, Vec<u32>> = BTreeMap::new();
         for probe in probes.map_err(bad_input)? {
             clients.entry(probe.kind).or_default().push(probe.client);
@@ -239,15 +267,23 @@ impl Selector {
         let failed = failed.map_or_else(Vec::new, |failed| failed.as_array().to_vec());
         let figures = Figures::new(lists);
         let reports = figures.reports(&clients).map_err(bad_input)?;
+        // A policy of the user may raise an exception behind the round; nothing has changed then.
+        let before = self.variant.spec().is_none().then(|| self.inner.state());
         let (inner, chosen) = (&mut self.inner, &self.chosen);
-        let participation = &mut self.participation;
+        let (participation, raised) = (&mut self.participation, &self.raised);
         py.detach(|| {
             let ages = inner.ages().clone();
-            inner.finish_with_failures(&reports, &failed)?;
+            let finished = inner.finish_with_failures(&reports, &failed);
+            finished.map_err(renamed(&[("credited", "clients")]))?;
+            if let Err(exception) = raised.check() {
+                let restored = before.map_or(Ok(()), |before| inner.restore(before));
+                return Err(
+                    restored.map_or_else(|error| raised.or(bad_input(error)), |()| exception)
+                );
+            }
             participation.record(&credited(clients, chosen.as_ref(), ages.round()), &ages);
             Ok(())
-        })
-        .map_err(renamed(&[("credited", "clients")]))?;
+        })?;
         self.chosen = None;
         Ok(())
     }
@@ -306,8 +342,9 @@ impl Selector {
                 return Err(bad_input(Error::new(format!("state({field})"), theirs, expected)));
             }
         }
-        let mut inner = self.options.selector().map_err(bad_input)?;
-        inner.restore(stored.selector).map_err(bad_input)?;
+        let raised = |error| self.raised.or(bad_input(error));
+        let mut inner = self.options.selector(&self.variant).map_err(raised)?;
+        inner.restore(stored.selector).map_err(raised)?;
         let chosen = stored.chosen.map(|chosen| chosen.check(&inner)).transpose();
         let chosen = chosen.map_err(bad_input)?;
         self.participation.resume(stored.participation).map_err(bad_input)?;

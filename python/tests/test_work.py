@@ -255,6 +255,7 @@ def test_lines_of_progress(
         "agewise.closed_forms",
         "agewise.experiment",
         "agewise.learning",
+        "agewise.results",
     ],
 )
 def test_examples_in_docstrings(module: str) -> None:
@@ -297,7 +298,7 @@ def test_what_the_page_on_flower_shows(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_the_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = blocks((ROOT / "docs/python.md").read_text())
-    assert len(codes) == 5
+    assert len(codes) == 7
     monkeypatch.chdir(tmp_path)
     for code in codes:
         exec(compile(code, "docs/python.md", "exec"), {"__name__": "__main__"})

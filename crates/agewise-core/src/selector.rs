@@ -119,6 +119,7 @@ impl Selector {
         let round = self.population.view_for(&*self.policy, self.seed, availability)?;
         let (picks, forced) = round.choose(&mut *self.policy, &self.name)?;
         let weights = round.weigh(&*self.policy, self.weighting, &picks);
+        let weights = self.checked(weights)?;
         let (clients, draws) = picks.into_iter().map(|pick| (pick.client, pick.draws)).unzip();
         Ok(Cohort { round: round.number(), clients, draws, weights, forced })
     }
@@ -126,7 +127,19 @@ impl Selector {
     /// The weights of some clients of the present round, for example of those members of the cohort that reported.
     pub fn weigh(&self, picks: &[Pick], availability: Availability<'_>) -> Result<Vec<f64>> {
         picks.iter().try_for_each(|pick| self.population.check_client(pick.client))?;
-        Ok(self.view(availability)?.weigh(&*self.policy, self.weighting, picks))
+        self.checked(self.view(availability)?.weigh(&*self.policy, self.weighting, picks))
+    }
+
+    /// Refuses weights that no update can have: they come from the inclusion probabilities of a policy of one's own.
+    fn checked(&self, weights: Vec<f64>) -> Result<Vec<f64>> {
+        match weights.iter().find(|weight| !weight.is_finite()) {
+            None => Ok(weights),
+            Some(weight) => {
+                let expected =
+                    "finite weights: each client of a cohort has an inclusion probability above 0";
+                Err(Error::new(format!("weights of {}", self.name), weight, expected))
+            }
+        }
     }
 
     /// The mean weight of each client (0 where it is not chosen) over cohorts of the present round, drawn again

@@ -37,6 +37,9 @@ pub struct RoundLog {
     /// Whether no client had been selected, and one was forced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,
+    /// Whether the task was known by then to give other results when a client is trained again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_deterministic: bool,
     /// How well the global model did on the test set after the round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<TestScore>,

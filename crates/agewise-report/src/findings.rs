@@ -206,8 +206,26 @@ impl ReportSection<'_> {
         format!("Some clients were never reached with {}.{note}", left_out.join(", "))
     }
 
-    /// A caution where updates were not taken; nothing where all were.
+    /// A caution where updates were not taken, or where results cannot be repeated; nothing where neither is so.
     pub(crate) fn caution(&self) -> Option<String> {
+        let cautions: Vec<String> = self.diverged().into_iter().chain(self.varied()).collect();
+        (!cautions.is_empty()).then(|| cautions.join(" "))
+    }
+
+    /// A caution where the task does not give the same results again.
+    fn varied(&self) -> Option<String> {
+        let records = self.results.records.iter().filter_map(|record| record.training.as_ref());
+        let varied = records.flat_map(|training| &training.logs).any(|log| log.not_deterministic);
+        varied.then(|| {
+            "The task is not deterministic: a client that was trained twice came back with different results. Differences \
+             between policies under one seed include this randomness, and a run that is resumed or repeated gives other \
+             bytes."
+                .to_string()
+        })
+    }
+
+    /// A caution where updates were not taken.
+    fn diverged(&self) -> Option<String> {
         let of = |policy: &VariantSummary| {
             let mean = policy.means.get("rejected")?.mean;
             (mean > 0.0).then(|| format!("{} ({} per run)", policy.policy, number(mean)))

@@ -143,6 +143,17 @@ pub trait Task: Send + Sync {
         TaskDescription::default()
     }
 
+    /// Whether the same job has given the same bytes so far, as far as the task has looked; a report says if it has not.
+    fn is_deterministic(&self) -> bool {
+        true
+    }
+
+    /// Whether the task still works. The simulator asks after the training of every round: an error ends the run and
+    /// leaves no trace of the round, while an error of [`Task::train`] only costs the client its place in it.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Our own engine, if it is that: the constants of Theorem 1 need the convex model itself.
     fn as_native(&self) -> Option<&NativeTask> {
         None

@@ -33,6 +33,7 @@ from agewise.flower.replies import (
     reject,
 )
 from agewise.flower.sketches import sketched_arrays, sketches_of
+from agewise.policy import PolicyLike, decided_by_clients, policy_name
 
 MetricsAverage = Callable[[list[RecordDict], str], MetricRecord]
 
@@ -45,7 +46,8 @@ class AgeStrategy(FedAvg):
     - `clients`: the number of clients; their partition ids are 0 to `clients - 1`.
     - `cohort`: the mean number of clients that train in a round; `round(fraction_train * clients)`
       if not given.
-    - `policy`: any policy by name, with options if it has some: `"phased(reshuffle=0.05)"`.
+    - `policy`: any policy by name, with options if it has some: `"phased(reshuffle=0.05)"`; or a
+      class of your own ([`agewise.Selects`][agewise.Selects]).
     - `seed`, `max_age`, `start`, `sizes`, `empty_cohort`: as in
       [`agewise.Selector`][agewise.Selector].
     - `weighting`: how replies are weighted. If not given, by `weighted_by_key` as in FedAvg.
@@ -85,7 +87,7 @@ class AgeStrategy(FedAvg):
         *,
         clients: int,
         cohort: int | None = None,
-        policy: str = "markov-optimal",
+        policy: PolicyLike = "markov-optimal",
         seed: int = 0,
         max_age: int | str = "auto",
         start: str = "stationary",
@@ -138,7 +140,7 @@ class AgeStrategy(FedAvg):
                 "where the server has no cohort to weight"
             )
         self._settings: dict[str, int | str] = {
-            "policy": policy,
+            "policy": policy_name(policy),
             "clients": clients,
             "cohort": cohort,
             "seed": seed,
@@ -170,10 +172,11 @@ class AgeStrategy(FedAvg):
         self._selector = self._new_selector()
         if decentralised:
             # Raises an error if clients cannot decide by this policy.
-            Client(policy, clients, cohort, 0, seed, max_age=max_age, start=start)
+            chosen = decided_by_clients(policy)
+            Client(chosen, clients, cohort, 0, seed, max_age=max_age, start=start)
         self.clients = clients
         self.cohort = cohort
-        self.policy = policy
+        self.policy = policy_name(policy)
         self.seed = seed
         self.weighting = weighting
         self.decentralised = decentralised

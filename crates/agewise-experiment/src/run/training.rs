@@ -127,6 +127,8 @@ impl<'a> TrainingRun<'a> {
         };
         let members = Contribution::of_cohort(&cohort);
         let report = self.engine.round(&*task, plan, &members, threads)?;
+        task.check()?;
+        log.not_deterministic = !task.is_deterministic();
         (log.clients, log.weights, log.dropped) = (cohort.clients, cohort.weights, dropped);
         log.forced = cohort.forced;
         self.write_reports(&report, &mut log);

@@ -2,14 +2,16 @@
 
 use crate::training::worlds::{Dir, experiment, logs, made_up, play_in_memory, run, small};
 use agewise_core::{
-    Draws, Error, Pick, Policy, PolicyVariant, Result, Round, Seed, Setting, Start, Stream,
-    Weighting,
+    Availability, Draws, Error, Pick, Policy, PolicyVariant, Result, Round, Seed, Selector,
+    Setting, SettingParams, Start, Stream, Weighting,
 };
 use agewise_experiment::{Experiment, ExperimentParams, Measure, Summary, Variant};
 use agewise_train::aggregation::{Aggregation, Aggregator, Contribution, UpdateSource, Verdict};
 use agewise_train::local::LocalReport;
 use agewise_train::task::{PartitionKey, TrainJob};
 use agewise_train::{Evaluation, Metric, Task};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Always the clients with these numbers.
 #[derive(Debug)]
@@ -96,7 +98,7 @@ fn a_policy_that_answers_nonsense_is_an_error_that_names_it() {
         let params = ExperimentParams { baseline: None, ..small(&["random"]) };
         let builder = Experiment::builder().params(params).data(made_up());
         let experiment = builder.policy(always(clients)).build().unwrap();
-        let stop = std::sync::atomic::AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
         let played =
             agewise_experiment::play(&experiment, None, 1, &agewise_experiment::NoCallbacks, &stop);
         let error = played.err().unwrap().to_string();
@@ -216,10 +218,108 @@ fn what_a_task_cannot_say_is_named() {
     // A policy that wants losses of a task that does not know them.
     let probes = PolicyVariant::parse("power-of-choice", Start::Stationary, None);
     let experiment = regression().policy(probes.unwrap()).build().unwrap();
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let played =
         agewise_experiment::play(&experiment, None, 1, &agewise_experiment::NoCallbacks, &stop);
     assert!(played.err().unwrap().to_string().contains("client_loss"));
+}
+
+/// A regression that breaks in a round, as long as it is to, and is known from another round on not to be deterministic.
+struct Breaks {
+    broken: Arc<AtomicBool>,
+    rounds: AtomicU64,
+}
+
+impl Task for Breaks {
+    fn parameters(&self) -> usize {
+        FEATURES
+    }
+
+    fn initial(&self, seed: Seed) -> Result<Vec<f32>> {
+        Regression.initial(seed)
+    }
+
+    fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
+        Regression.sizes(key)
+    }
+
+    fn train(&self, job: &TrainJob, parameters: &mut [f32]) -> Result<LocalReport> {
+        self.rounds.store(job.round, Ordering::Relaxed);
+        Regression.train(job, parameters)
+    }
+
+    fn evaluate(&self, parameters: &[f32], piece: usize) -> Result<Evaluation> {
+        Regression.evaluate(parameters, piece)
+    }
+
+    fn metric(&self) -> Metric {
+        Metric::Loss
+    }
+
+    fn is_deterministic(&self) -> bool {
+        self.rounds.load(Ordering::Relaxed) < 7
+    }
+
+    fn check(&self) -> Result<()> {
+        let breaks =
+            self.rounds.load(Ordering::Relaxed) == 5 && self.broken.load(Ordering::Relaxed);
+        if breaks { Err(Error::new("task", "broken", "a task that works")) } else { Ok(()) }
+    }
+}
+
+/// A task that breaks ends the run and leaves no trace of the round; that it is not deterministic is written down.
+#[test]
+fn a_task_that_breaks_loses_the_round_only() {
+    let broken = Arc::new(AtomicBool::new(true));
+    let task = || Breaks { broken: Arc::clone(&broken), rounds: AtomicU64::new(0) };
+    let experiment = |task: Breaks| {
+        let builder = Experiment::builder().task(task).clients(30).cohort(5).rounds(10).seeds(1);
+        builder.policy(random()).targets([0.1]).build().unwrap()
+    };
+    let dir = Dir::new(&experiment(task()));
+    let stop = AtomicBool::new(false);
+    let callbacks = agewise_experiment::NoCallbacks;
+    let played =
+        agewise_experiment::play(&experiment(task()), Some(&dir.dir), 1, &callbacks, &stop);
+    assert_eq!(played.err().unwrap().to_string(), "task = broken: expected a task that works");
+    let read = agewise_experiment::read(&experiment(task()), &dir.dir).unwrap();
+    assert_eq!(read.records[0].rounds.len(), 5);
+    broken.store(false, Ordering::Relaxed);
+    let records = dir.play(&experiment(task()), 1);
+    let known: Vec<bool> = logs(&records[0]).iter().map(|log| log.not_deterministic).collect();
+    assert_eq!(known, (0..10).map(|round| round >= 7).collect::<Vec<_>>());
+    // Without the interruption.
+    let whole = Dir::new(&experiment(task()));
+    whole.play(&experiment(task()), 1);
+    assert_eq!(dir.files(), whole.files());
+}
+
+/// Selects clients that it says it never selects, for which there is no unbiased weight.
+#[derive(Debug)]
+struct Impossible;
+
+impl Policy for Impossible {
+    fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
+        round.available().take(2).map(Pick::once).collect()
+    }
+
+    fn inclusion(&self, _: &Round<'_>, clients: &[u32]) -> Vec<f64> {
+        vec![0.0; clients.len()]
+    }
+
+    fn initial_ages(&self, setting: &Setting, _: Seed) -> Vec<u64> {
+        vec![0; setting.clients() as usize]
+    }
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused() {
+    let policy = PolicyVariant::new("impossible", |_| Ok(Box::new(Impossible)));
+    let policy = policy.with_weighting(Weighting::Unbiased);
+    let setting = SettingParams::new(6, 2, 4).check().unwrap();
+    let mut selector = Selector::from_variant(&policy, setting, Seed(1)).unwrap();
+    let error = selector.select(Availability::Everyone).unwrap_err();
+    assert_eq!((error.field(), error.value()), ("weights of impossible", "inf"));
 }
 
 /// The update of the client with the lowest number alone.

@@ -1,0 +1,278 @@
+"""Where the code of a task runs: in the threads of this process, or in worker processes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import mmap
+import os
+import pickle
+import queue
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from agewise.checks import shown
+from agewise.task import GuardedTask, Parameters
+
+#: How often a client is trained again after its worker process has ended.
+ATTEMPTS = 3
+#: Set in worker processes, which start no workers of their own.
+WORKER = "AGEWISE_WORKER"
+#: The results of training beside the parameters: steps, samples, loss and mean square loss.
+Figures = tuple[int, int, float, float]
+Scores = tuple[int, float, list[int], list[int]]
+
+
+class Engine(Protocol):
+    """Calls a task from many threads at once."""
+
+    task: GuardedTask
+
+    def initial(self, seed: int) -> Parameters:
+        """The first model."""
+        ...
+
+    def train(
+        self, client: int, parameters: Parameters, round: int, seed: int, one_step: bool
+    ) -> tuple[Parameters, int, int, float, float]:
+        """Trains a client."""
+        ...
+
+    def evaluate(self, parameters: Parameters) -> Scores:
+        """Evaluates a model."""
+        ...
+
+    def client_loss(self, client: int, parameters: Parameters) -> float:
+        """The loss of a client."""
+        ...
+
+    def close(self) -> None:
+        """Ends what was started."""
+        ...
+
+
+def engine(name: str, task: GuardedTask, workers: int | None) -> Engine:
+    """The engine of a name, with so many workers; the default is one for each core."""
+    if name == "threads":
+        return ThreadEngine(task)
+    if name == "processes":
+        return ProcessEngine(task, workers or os.cpu_count() or 1)
+    raise ValueError(f"engine = {shown(name)}: expected 'threads' or 'processes'")
+
+
+class ThreadEngine:
+    """Calls the task in this process: one call at a time, unless the task is thread-safe."""
+
+    def __init__(self, task: GuardedTask) -> None:
+        self.task = task
+        lock = threading.Lock()
+        self._turn: contextlib.AbstractContextManager[Any] = (
+            contextlib.nullcontext() if task.thread_safe else lock
+        )
+
+    def initial(self, seed: int) -> Parameters:
+        """The first model."""
+        with self._turn:
+            return self.task.initial(seed)
+
+    def train(self, *job: Any) -> tuple[Parameters, int, int, float, float]:
+        """Trains a client."""
+        with self._turn:
+            return self.task.train(*job)
+
+    def evaluate(self, parameters: Parameters) -> Scores:
+        """Evaluates a model."""
+        with self._turn:
+            return self.task.evaluate(parameters)
+
+    def client_loss(self, client: int, parameters: Parameters) -> float:
+        """The loss of a client."""
+        with self._turn:
+            return self.task.client_loss(client, parameters)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+class WorkerEndedError(Exception):
+    """A worker process ended while it had something to do."""
+
+
+class ProcessEngine:
+    """Calls the task in worker processes, which are started when they are needed.
+
+    A worker that dies is replaced, and does its work again: results are a function of the arguments
+    of a call, so nothing else notices.
+    """
+
+    def __init__(self, task: GuardedTask, workers: int) -> None:
+        if os.name != "posix":
+            raise ValueError(f"engine = 'processes': expected 'threads' on {sys.platform}")
+        if WORKER in os.environ:
+            raise RuntimeError(
+                "agewise was asked to start worker processes in a worker process. Put the call "
+                'into `if __name__ == "__main__":`, because workers import the main program.'
+            )
+        self.task = task
+        self._start = start_message(task)
+        self._running: set[Worker] = set()
+        self._workers = workers
+        self._free: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()
+        for _ in range(workers):
+            self._free.put(None)
+
+    def initial(self, seed: int) -> Parameters:
+        """The first model."""
+        return self.task.initial(seed)
+
+    def train(
+        self, client: int, parameters: Parameters, round: int, seed: int, one_step: bool
+    ) -> tuple[Parameters, int, int, float, float]:
+        """Trains a client."""
+
+        def do(worker: Worker) -> tuple[Parameters, int, int, float, float]:
+            figures: Figures = worker.call("train", parameters, client, round, seed, one_step)
+            return worker.after.copy(), *figures
+
+        trained: tuple[Parameters, int, int, float, float] = self._with_worker(
+            f"training client {client} in round {round}", do
+        )
+        return trained
+
+    def evaluate(self, parameters: Parameters) -> Scores:
+        """Evaluates a model."""
+        found: Scores = self._with_worker("evaluating", lambda w: w.call("evaluate", parameters))
+        return found
+
+    def client_loss(self, client: int, parameters: Parameters) -> float:
+        """The loss of a client."""
+        what = f"evaluating client {client}"
+        return float(self._with_worker(what, lambda w: w.call("client_loss", parameters, client)))
+
+    def close(self) -> None:
+        """Ends all workers."""
+        for worker in self._running:
+            worker.end()
+        self._running.clear()
+
+    def _with_worker(self, what: str, do: Callable[[Worker], Any]) -> Any:
+        worker = self._free.get()
+        try:
+            for _ in range(ATTEMPTS):
+                if worker is None:
+                    worker = Worker(self._start, self.task.parameters, self._workers)
+                    self._running.add(worker)
+                try:
+                    return do(worker)
+                except WorkerEndedError:
+                    code = worker.end()
+                    self._running.discard(worker)
+                    message = f"worker process {worker.pid} ended with {code} while {what}"
+                    warnings.warn(f"{message}; a new one does it again", stacklevel=2)
+                    worker = None
+            raise RuntimeError(
+                f"{message}, as {ATTEMPTS} in a row did; is there enough memory for "
+                f"{self._workers} workers? `threads` is their number"
+            )
+        finally:
+            self._free.put(worker)
+
+
+class Worker:
+    """A process with a copy of the task, and memory that it shares with this one."""
+
+    def __init__(self, start: bytes, parameters: int, workers: int) -> None:
+        size = 2 * 4 * parameters
+        memory = _shared_memory(size)
+        ours, theirs = socket.socketpair()
+        threads = str(max(1, (os.cpu_count() or 1) // workers))
+        libraries = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]
+        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        environment = dict.fromkeys(libraries, threads) | dict(os.environ)
+        environment |= {"PYTHONPATH": path, WORKER: "1"}
+        descriptors = [theirs.fileno(), memory]
+        self._process = subprocess.Popen(
+            # Without the current folder in front of all others.
+            [sys.executable, "-P", "-m", "agewise.worker", *map(str, descriptors)],
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+        )
+        self.pid = self._process.pid
+        theirs.close()
+        block = np.frombuffer(mmap.mmap(memory, size), dtype=np.float32).reshape(2, parameters)
+        os.close(memory)
+        self.before, self.after = block
+        self._connection = Connection(ours.detach())
+        try:
+            self._connection.send_bytes(start)
+            self._answer()
+        except BaseException:
+            self.end()
+            raise
+
+    def call(self, method: str, parameters: Parameters, *arguments: Any) -> Any:
+        """The result of a method of the task for parameters."""
+        self.before[:] = parameters
+        try:
+            self._connection.send((method, arguments))
+        except OSError:
+            raise WorkerEndedError from None
+        return self._answer()
+
+    def _answer(self) -> Any:
+        try:
+            result, error, trace = self._connection.recv()
+        except (EOFError, OSError):
+            raise WorkerEndedError from None
+        if error is not None:
+            error.add_note(f"Traceback of worker process {self.pid}:\n{trace}")
+            raise error
+        return result
+
+    def end(self) -> int:
+        """Ends the process; returns its exit code."""
+        with contextlib.suppress(OSError):
+            self._connection.close()
+        self._process.kill()
+        return self._process.wait()
+
+
+def start_message(task: GuardedTask) -> bytes:
+    """What a worker has to know: the main program, unless it is not needed, and the task."""
+    pickler: Any = pickle
+    main: str | None = getattr(sys.modules["__main__"], "__file__", None)
+    with contextlib.suppress(ImportError):
+        # It takes what is defined in the main program along, so workers need not import that.
+        pickler = importlib.import_module("cloudpickle")
+        main = None
+    try:
+        return pickle.dumps((main, pickler.dumps(task)))
+    except Exception as error:
+        error.add_note(
+            "engine = 'processes': the task is sent to other processes with pickle. "
+            "`pip install cloudpickle` helps where its parts are defined in a notebook or locally; "
+            "engine='threads' needs none of that."
+        )
+        raise
+
+
+def _shared_memory(size: int) -> int:
+    """The descriptor of memory without a name, which is gone when the last process has ended."""
+    if hasattr(os, "memfd_create"):
+        memory: int = os.memfd_create("agewise")
+    else:
+        with tempfile.TemporaryFile() as file:
+            memory = os.dup(file.fileno())
+    os.truncate(memory, size)
+    return memory
