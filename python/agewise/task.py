@@ -173,6 +173,11 @@ class GuardedTask:
         return array
 
 
+def by_client(given: Sequence[Any] | Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    """What each client has, by its name, or by its number if it was given in a list."""
+    return list(given.items() if isinstance(given, Mapping) else enumerate(given))
+
+
 def _clients(task: object) -> tuple[list[Hashable], list[int]]:
     """The names and the sizes of the clients of a task."""
     given = getattr(task, "clients", None)
