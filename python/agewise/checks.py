@@ -50,6 +50,23 @@ def known(value: float | None) -> float:
     return math.nan if value is None else value
 
 
+def number(field: str, value: object) -> float:
+    """A number, also of NumPy; a bool is refused."""
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            pass
+    raise ValueError(f"{field} = {shown(value)}: expected a number")
+
+
+def switch(field: str, value: object) -> bool:
+    """True or False, also of NumPy."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise ValueError(f"{field} = {shown(value)}: expected True or False")
+
+
 def numbers(field: str, values: ArrayLike) -> NDArray[np.float64]:
     """A list of numbers."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,11 @@ from agewise.checks import (
     finite,
     known,
     max_age_or_auto,
+    number,
     numbers,
     rows,
     shown,
+    switch,
     whole,
     within,
 )
@@ -210,6 +213,7 @@ class Selector:
         weighting: str | None = None,
         sizes: ArrayLike | None = None,
         empty_cohort: str = "force-one",
+        backoff: bool = True,
     ) -> None:
         """Starts a run of a policy, written with its options as in ``phased(reshuffle=0.05)``, or
         of a class of one's own (:class:`agewise.Selects`).
@@ -220,18 +224,27 @@ class Selector:
         ``draw-count`` or ``unbiased``; the default is that of the policy. ``sizes`` are the data
         sizes of all clients; the default is equal sizes. ``empty_cohort`` decides what happens if
         no client is selected: ``force-one`` forces one client, ``skip`` leaves the round empty.
+        ``backoff`` is whether clients that fail again and again are asked less often
+        (:meth:`report`).
         """
         self._own = own_policy(policy)
         #: The policy with its options, or the name of one's own.
         self.policy = policy_name(policy)
-        #: The number of clients.
-        self.clients = clients
         #: The mean number of clients in a round.
         self.cohort = cohort
         #: The seed of all random draws.
         self.seed = seed
         self._options = _options(
-            self.policy, clients, cohort, seed, max_age, start, weighting, sizes, empty_cohort
+            self.policy,
+            clients,
+            cohort,
+            seed,
+            max_age,
+            start,
+            weighting,
+            sizes,
+            empty_cohort,
+            backoff,
         )
         self._inner = _agewise.Selector(self._options, self._own)
         if self._own is None:
@@ -244,6 +257,73 @@ class Selector:
         """The current round, counted from 0."""
         with self._lock:
             return self._inner.round
+
+    @property
+    def clients(self) -> int:
+        """The number of clients, with those that have left."""
+        with self._lock:
+            return self._inner.clients
+
+    @property
+    def left(self) -> list[int]:
+        """The clients that have left, in increasing order."""
+        with self._lock:
+            return self._inner.left
+
+    def admit(self, size: float = 1.0, age: int = 0) -> int:
+        """Admits one more client, with this data size and this age in the current round. Returns
+        its number, which is the number of clients before; numbers are never used again.
+
+        A policy that cannot serve so many clients refuses with a ValueError. After an error nothing
+        has changed.
+
+        >>> selector = Selector("oldest-first", clients=6, cohort=2)
+        >>> selector.admit(age=9), selector.clients
+        (6, 7)
+        >>> 6 in selector.select().ids
+        True
+        """
+        return self.admit_all([(size, age)])
+
+    def admit_all(self, clients: Iterable[tuple[float, int]]) -> int:
+        """Admits several clients at once, each with its data size and its age, which costs the
+        policy less than one by one. Returns the number of the first.
+
+        >>> selector = Selector("markov-optimal", clients=100, cohort=15)
+        >>> selector.admit_all((1.0, age) for age in range(50)), selector.clients
+        (100, 150)
+        """
+        given = [(number("size", size), whole("age", age)) for size, age in clients]
+        with self._lock:
+            return self._inner.admit_all(given)
+
+    def leave(self, client: int) -> None:
+        """Marks a client as never available again. Its number, its size and its age stay.
+
+        >>> selector = Selector("random", clients=4, cohort=4)
+        >>> selector.leave(2)
+        >>> selector.select().ids.tolist(), selector.left
+        ([0, 1, 3], [2])
+        """
+        with self._lock:
+            self._inner.leave(whole("client", client))
+
+    def set_size(self, client: int, size: float) -> None:
+        """Sets the data size of one client. ``sizes`` of :meth:`select` sets those of all."""
+        with self._lock:
+            self._inner.set_size(whole("client", client), number("size", size))
+
+    def set_interval(self, interval: float) -> None:
+        """Sets the target number of rounds between two selections of a client; until then it is
+        clients / cohort.
+
+        >>> selector = Selector("oldest-first", clients=100, cohort=15)
+        >>> selector.set_interval(20)
+        >>> len(selector.select())
+        5
+        """
+        with self._lock:
+            self._inner.set_interval(number("interval", interval))
 
     @property
     def ages(self) -> NDArray[np.uint64]:
@@ -355,7 +435,7 @@ class Selector:
         ``failed`` are the clients that were asked and did not deliver. One failure costs a client
         nothing; after further ones in a row it is selected again only after a wait that grows up to
         two intervals of clients / cohort rounds (:attr:`failed`). It is of no effect for policies
-        such as ``random``, whose rounds are independent.
+        such as ``random``, whose rounds are independent, and with ``backoff=False``.
 
         >>> selector = Selector("age-herding", clients=6, cohort=2)
         >>> selector.report([2, 5], losses=[0.3, float("nan")], sketches=np.eye(2))
@@ -474,7 +554,7 @@ class Client:
         self.policy = decided_by_clients(policy)
         #: The number of the client.
         self.client = client
-        options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip")
+        options = _options(policy, clients, cohort, seed, max_age, start, None, None, "skip", True)
         self._inner = _agewise.Client(options, whole("client", client))
 
     @property
@@ -500,6 +580,7 @@ def _options(
     weighting: str | None,
     sizes: ArrayLike | None,
     empty_cohort: str,
+    backoff: bool,
 ) -> str:
     return json.dumps(
         {
@@ -512,6 +593,7 @@ def _options(
             "weighting": None if weighting is None else _text("weighting", weighting),
             "sizes": None if sizes is None else finite("sizes", sizes),
             "empty_cohort": _text("empty_cohort", empty_cohort),
+            "backoff": switch("backoff", backoff),
         }
     )
 

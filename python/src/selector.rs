@@ -30,6 +30,17 @@ struct Options {
     weighting: Option<String>,
     sizes: Option<Vec<f64>>,
     empty_cohort: String,
+    #[serde(default = "on", skip_serializing_if = "is_on")]
+    backoff: bool,
+}
+
+fn on() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_on(switch: &bool) -> bool {
+    *switch
 }
 
 /// Kinds of probes, each with the clients that are asked.
@@ -43,7 +54,9 @@ struct Stored {
     options: Options,
     selector: SelectorState,
     participation: Participation,
-    chosen: Option<Chosen>,
+    /// The cohort of the current round.
+    #[serde(rename = "chosen")]
+    cohort: Option<StoredCohort>,
 }
 
 /// The part of a state that all versions have.
@@ -55,7 +68,7 @@ struct Versioned {
 /// A cohort that was selected and has not reported yet.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Chosen {
+struct StoredCohort {
     clients: Vec<u32>,
     draws: Vec<u32>,
     weights: Vec<f64>,
@@ -75,6 +88,7 @@ impl Options {
                 "skip" => EmptyCohort::Skip,
                 other => return Err(Error::new("empty_cohort", other, "force-one or skip")),
             },
+            backoff: self.backoff,
             ..SettingParams::new(self.clients, self.cohort, self.max_age)
         }
         .check()
@@ -121,7 +135,7 @@ pub(crate) struct Selector {
     inner: selection::Selector,
     participation: Participation,
     /// The cohort of the current round, once it was selected.
-    chosen: Option<Cohort>,
+    selected: Option<Cohort>,
     /// Exceptions of a policy that is written in Python.
     raised: Arc<Raised>,
 }
@@ -138,14 +152,50 @@ impl Selector {
         let inner = options.selector(&variant);
         let inner = inner.map_err(|error| raised.or(bad_input(error)))?;
         raised.check()?;
-        let participation = Participation::new(inner.setting().clients(), &WINDOW_LENGTHS);
-        Ok(Self { options, variant, inner, participation, chosen: None, raised })
+        let participation = new_participation(&inner);
+        Ok(Self { options, variant, inner, participation, selected: None, raised })
     }
 
     /// The current round, counted from 0.
     #[getter]
     fn round(&self) -> u64 {
         self.inner.round()
+    }
+
+    /// The number of clients, with those who have left.
+    #[getter]
+    fn clients(&self) -> u32 {
+        self.inner.population().clients()
+    }
+
+    /// The clients that have left, in increasing order.
+    #[getter]
+    fn left(&self) -> Vec<u32> {
+        self.inner.population().left().collect()
+    }
+
+    /// More clients, each with its size and its age; returns the number of the first. After an error nothing has changed.
+    fn admit_all(&mut self, clients: Vec<(f64, u64)>) -> PyResult<u32> {
+        let first = self.inner.admit_all(clients).map_err(bad_input)?;
+        self.participation.admit(self.clients() - first);
+        Ok(first)
+    }
+
+    /// A client that is never available again.
+    fn leave(&mut self, client: u64) -> PyResult<()> {
+        let client = self.number(client)?;
+        self.inner.leave(client).map_err(bad_input)
+    }
+
+    /// Another amount of data of one client.
+    fn set_size(&mut self, client: u64, size: f64) -> PyResult<()> {
+        let client = self.number(client)?;
+        self.inner.set_size(client, size).map_err(bad_input)
+    }
+
+    /// Another target number of rounds between two selections.
+    fn set_interval(&mut self, interval: f64) -> PyResult<()> {
+        self.inner.set_interval(interval).map_err(bad_input)
     }
 
     /// The age of every client.
@@ -197,7 +247,7 @@ impl Selector {
         let clients = cohort.clients.clone().into_pyarray(py);
         let weights = cohort.weights.clone().into_pyarray(py);
         let (round, forced) = (cohort.round, cohort.forced);
-        self.chosen = Some(cohort);
+        self.selected = Some(cohort);
         Ok((clients, weights, round, forced))
     }
 
@@ -269,7 +319,7 @@ impl Selector {
         let reports = figures.reports(&clients).map_err(bad_input)?;
         // A policy of the user may raise an exception behind the round; nothing has changed then.
         let before = self.variant.spec().is_none().then(|| self.inner.state());
-        let (inner, chosen) = (&mut self.inner, &self.chosen);
+        let (inner, selected) = (&mut self.inner, &self.selected);
         let (participation, raised) = (&mut self.participation, &self.raised);
         py.detach(|| {
             let ages = inner.ages().clone();
@@ -281,10 +331,10 @@ impl Selector {
                     restored.map_or_else(|error| raised.or(bad_input(error)), |()| exception)
                 );
             }
-            participation.record(&credited(clients, chosen.as_ref(), ages.round()), &ages);
+            participation.record(&credited(clients, selected.as_ref(), ages.round()), &ages);
             Ok(())
         })?;
-        self.chosen = None;
+        self.selected = None;
         Ok(())
     }
 
@@ -296,11 +346,11 @@ impl Selector {
 
     /// The state from which a selector can continue.
     fn state(&self) -> PyResult<Vec<u8>> {
-        let chosen = self.chosen.as_ref().map(|chosen| Chosen {
-            clients: chosen.clients.clone(),
-            draws: chosen.draws.clone(),
-            weights: chosen.weights.clone(),
-            forced: chosen.forced,
+        let cohort = self.selected.as_ref().map(|cohort| StoredCohort {
+            clients: cohort.clients.clone(),
+            draws: cohort.draws.clone(),
+            weights: cohort.weights.clone(),
+            forced: cohort.forced,
         });
         let stored = Stored {
             version: VERSION,
@@ -308,7 +358,7 @@ impl Selector {
             options: Options { policy: self.spelled(), sizes: None, ..self.options.clone() },
             selector: self.inner.state(),
             participation: self.participation.clone(),
-            chosen,
+            cohort,
         };
         serde_json::to_vec(&stored).map_err(bad_input)
     }
@@ -325,7 +375,7 @@ impl Selector {
         let stored: Stored = serde_json::from_slice(state).map_err(wrong)?;
         let (mine, stored_options) = (&self.options, stored.options);
         let Options { policy, start, weighting, empty_cohort, .. } = stored_options;
-        let Options { clients, cohort, max_age, seed, .. } = stored_options;
+        let Options { clients, cohort, max_age, seed, backoff, .. } = stored_options;
         let pairs = [
             ("policy", policy, self.spelled()),
             ("clients", clients.to_string(), mine.clients.to_string()),
@@ -335,6 +385,7 @@ impl Selector {
             ("start", start, mine.start.clone()),
             ("weighting", named(weighting.as_deref()), named(mine.weighting.as_deref())),
             ("empty_cohort", empty_cohort, mine.empty_cohort.clone()),
+            ("backoff", switch(backoff).to_string(), switch(mine.backoff).to_string()),
         ];
         for (field, theirs, ours) in pairs {
             if theirs != ours {
@@ -345,15 +396,21 @@ impl Selector {
         let raised = |error| self.raised.or(bad_input(error));
         let mut inner = self.options.selector(&self.variant).map_err(raised)?;
         inner.restore(stored.selector).map_err(raised)?;
-        let chosen = stored.chosen.map(|chosen| chosen.check(&inner)).transpose();
-        let chosen = chosen.map_err(bad_input)?;
-        self.participation.resume(stored.participation).map_err(bad_input)?;
-        (self.inner, self.chosen) = (inner, chosen);
+        let selected = stored.cohort.map(|cohort| cohort.check(&inner)).transpose();
+        let selected = selected.map_err(bad_input)?;
+        let mut participation = new_participation(&inner);
+        participation.resume(stored.participation).map_err(bad_input)?;
+        (self.inner, self.participation, self.selected) = (inner, participation, selected);
         Ok(())
     }
 }
 
 impl Selector {
+    /// The number of a client, if there is one of that number.
+    fn number(&self, client: u64) -> PyResult<u32> {
+        numbered(client, self.clients()).map_err(bad_input)
+    }
+
     /// The policy in its standard spelling.
     fn spelled(&self) -> String {
         let spec = self.options.policy.parse::<PolicySpec>();
@@ -362,7 +419,7 @@ impl Selector {
     }
 }
 
-impl Chosen {
+impl StoredCohort {
     /// The cohort of the current round of a selector, if it is valid.
     fn check(self, selector: &selection::Selector) -> selection::Result<Cohort> {
         let Self { clients, draws, weights, forced } = self;
@@ -378,6 +435,26 @@ impl Chosen {
     }
 }
 
+/// The number of one of so many clients.
+fn numbered(client: u64, clients: u32) -> selection::Result<u32> {
+    let number = u32::try_from(client).ok().filter(|&client| client < clients);
+    number.ok_or_else(|| Error::new("client", client, format!("clients from 0 to {}", clients - 1)))
+}
+
+/// Metrics of no round yet, for the clients that a selector has now.
+fn new_participation(selector: &selection::Selector) -> Participation {
+    let population = selector.population();
+    let admitted = population.admitted();
+    let mut participation = Participation::new(population.clients() - admitted, &WINDOW_LENGTHS);
+    participation.admit(admitted);
+    participation
+}
+
+/// A switch as Python writes it.
+fn switch(on: bool) -> &'static str {
+    if on { "True" } else { "False" }
+}
+
 fn named(weighting: Option<&str>) -> String {
     weighting.unwrap_or("the policy's own").to_string()
 }
@@ -388,15 +465,15 @@ fn availability(mask: Option<&[bool]>) -> Availability<'_> {
 
 /// The credited clients as a cohort. Clients of the selected cohort share its whole weight; if others were credited too,
 /// all weights are equal.
-fn credited(mut clients: Vec<u32>, chosen: Option<&Cohort>, round: u64) -> Cohort {
+fn credited(mut clients: Vec<u32>, selected: Option<&Cohort>, round: u64) -> Cohort {
     clients.sort_unstable();
     let weight = |client: &u32| {
-        let chosen = chosen?;
-        let index = chosen.clients.binary_search(client).ok()?;
-        Some(chosen.weights[index])
+        let selected = selected?;
+        let index = selected.clients.binary_search(client).ok()?;
+        Some(selected.weights[index])
     };
     let known: Option<Vec<f64>> = clients.iter().map(weight).collect();
-    let total: f64 = chosen.map_or(1.0, |chosen| chosen.weights.iter().sum());
+    let total: f64 = selected.map_or(1.0, |selected| selected.weights.iter().sum());
     let mut weights = known.unwrap_or_else(|| vec![1.0; clients.len()]);
     let sum: f64 = weights.iter().sum();
     if sum > 0.0 {
@@ -404,7 +481,8 @@ fn credited(mut clients: Vec<u32>, chosen: Option<&Cohort>, round: u64) -> Cohor
             *weight *= total / sum;
         }
     }
-    let (draws, forced) = (vec![1; clients.len()], chosen.is_some_and(|chosen| chosen.forced));
+    let (draws, forced) =
+        (vec![1; clients.len()], selected.is_some_and(|selected| selected.forced));
     Cohort { round, clients, draws, weights, forced }
 }
 
@@ -429,11 +507,7 @@ impl Client {
             let expected = "a policy in which clients decide on their own";
             return Err(bad_input(Error::new("policy", spec, expected)));
         }
-        let number = u32::try_from(client).ok().filter(|&client| client < setting.clients());
-        let Some(client) = number else {
-            let expected = format!("clients from 0 to {}", setting.clients() - 1);
-            return Err(bad_input(Error::new("client", client, expected)));
-        };
+        let client = numbered(client, setting.clients()).map_err(bad_input)?;
         let seed = Seed(options.seed);
         let first_age = match options.start().map_err(bad_input)? {
             Start::Stationary => policy.initial_ages(&setting, seed)[client as usize],

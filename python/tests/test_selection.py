@@ -312,6 +312,85 @@ def test_a_client_that_always_fails_is_asked_less_and_less() -> None:
         assert selector.state() == before
 
 
+def test_without_backoff_a_client_that_always_fails_is_asked_in_nearly_every_round() -> None:
+    selector = agewise.Selector("oldest-first", clients=100, cohort=5, seed=1, backoff=False)
+    asked = 0
+    for _ in range(400):
+        ids = selector.select().ids
+        asked += int(17 in ids)
+        selector.report(ids[ids != 17], failed=ids[ids == 17])
+    # From the round in which its turn comes first, at most 20 rounds after the beginning.
+    assert asked >= 380 and selector.failed[17].in_a_row == asked
+    with pytest.raises(ValueError, match="state\\(backoff\\) = False: expected True, as in this"):
+        agewise.Selector("oldest-first", 100, 5, seed=1).load_state(selector.state())
+    for again in [copy.deepcopy(selector), pickle.loads(pickle.dumps(selector))]:
+        assert again.state() == selector.state() and play(again, 5) == play(copy.copy(selector), 5)
+
+
+#: Every policy that can go on with more clients than it began with.
+GROWING = [policy for policy in POLICIES if "by=2" not in policy]
+
+
+@pytest.mark.parametrize("policy", GROWING)
+def test_clients_come_and_go(policy: str) -> None:
+    def new() -> agewise.Selector:
+        return agewise.Selector(policy, 30, 6, seed=4)
+
+    whole, cut = new(), new()
+    for number in range(12):
+        for selector in [whole, cut]:
+            play(selector, 1)
+            if number % 3 == 1:
+                assert selector.admit(size=2.0, age=number) == 30 + number
+                assert selector.admit_all([(1.0, 0), (3.0, 40)]) == 31 + number
+                selector.leave(number)
+                selector.set_size(number + 1, 5.0)
+        resumed = new()
+        resumed.load_state(cut.state())
+        cut = copy.deepcopy(pickle.loads(pickle.dumps(resumed)))
+        assert cut.state() == whole.state() and cut.clients == whole.clients
+        assert not np.isin(cut.select().ids, cut.left).any()
+    assert whole.clients == 42 == len(whole.ages) and whole.left == [1, 4, 7, 10]
+    assert whole.metrics().rounds == 12
+    # A state of fewer clients is loaded into a selector to which clients were admitted.
+    whole.load_state(new().state())
+    assert whole.state() == new().state() and whole.clients == 30
+
+
+def test_metrics_count_newcomers_as_clients_that_have_not_taken_part() -> None:
+    selector = agewise.Selector("oldest-first", 2, 1, start="cold")
+    for _ in range(4):
+        selector.report(selector.select().ids)
+    assert selector.metrics().jain == 1.0 and selector.metrics().never_selected == 0
+    selector.admit()
+    metrics = selector.metrics()
+    # Selections 2, 2 and 0: 16 / (3 * 8).
+    assert metrics.jain == pytest.approx(2 / 3) and metrics.never_selected == 1
+
+
+def test_a_change_of_the_population_that_cannot_be_changes_nothing() -> None:
+    selector = agewise.Selector("random", 10, 3, seed=1)
+    selector.select()
+    before = selector.state()
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: selector.leave(10), "client = 10: expected clients from 0 to 9"),
+        (lambda: selector.leave(1 << 40), "client = 1099511627776: expected clients from 0 to 9"),
+        (lambda: selector.leave(-1), "client = -1: expected a whole number, 0 or more"),
+        (lambda: selector.admit(size=-1.0), "sizes.10. = -1"),
+        (lambda: selector.admit(size="large"), "size = 'large': expected a number"),
+        (lambda: selector.admit(size=float("nan")), "sizes.10. = NaN"),
+        (lambda: selector.admit(age=-1), "age = -1: expected a whole number, 0 or more"),
+        (lambda: selector.admit_all([(1.0, 0), (-1.0, 0)]), "sizes.11. = -1"),
+        (lambda: selector.set_size(10, 1.0), "client = 10: expected clients from 0 to 9"),
+        (lambda: selector.set_size(0, True), "size = True: expected a number"),
+        (lambda: selector.set_interval(0.5), "interval = 0.5"),
+        (lambda: agewise.Selector(backoff="off"), "backoff = 'off': expected True or False"),
+    ]
+    for call, message in calls:
+        refused(call, message)
+        assert selector.state() == before
+
+
 def test_several_threads_take_turns() -> None:
     selector = agewise.Selector("random", 100, 10, seed=2)
 

@@ -12,6 +12,11 @@ pub struct CoParticipation {
     shared: Vec<u32>,
 }
 
+/// The number of pairs of so many clients.
+fn pairs(watched: u32) -> usize {
+    watched as usize * (watched as usize).saturating_sub(1) / 2
+}
+
 impl CoParticipation {
     /// The most clients that are watched; with more clients an evenly spread sample is.
     pub const MOST: u32 = 512;
@@ -20,8 +25,28 @@ impl CoParticipation {
     pub fn new(clients: u32) -> Self {
         let stride = clients.div_ceil(Self::MOST).max(1);
         let watched = clients.div_ceil(stride);
-        let pairs = watched as usize * (watched as usize).saturating_sub(1) / 2;
-        Self { stride, watched, shared: vec![0; pairs] }
+        Self { stride, watched, shared: vec![0; pairs(watched)] }
+    }
+
+    /// There are so many clients now, which is more than before. Pairs with a new client have not met. Where more than
+    /// [`Self::MOST`] would be watched, every second one is left out: those that stay were watched from the beginning.
+    pub(super) fn admit(&mut self, clients: u32) {
+        let mut step = 1;
+        while clients.div_ceil(self.stride * step) > Self::MOST {
+            step *= 2;
+        }
+        let mut grown = Self { stride: self.stride * step, watched: 0, shared: Vec::new() };
+        grown.watched = clients.div_ceil(grown.stride);
+        grown.shared = vec![0; pairs(grown.watched)];
+        let kept = self.watched.div_ceil(step) as usize;
+        let step = step as usize;
+        for j in 0..kept {
+            for i in 0..j {
+                let pair = grown.pair(i, j);
+                grown.shared[pair] = self.shared[self.pair(i * step, j * step)];
+            }
+        }
+        *self = grown;
     }
 
     /// Whether two accumulators watch the same clients.
@@ -100,5 +125,25 @@ mod tests {
         co_participation.record(&(0..10_000).collect::<Vec<_>>());
         assert_eq!(co_participation.never_together(), 0.0);
         assert!(CoParticipation::new(1).never_together().is_nan());
+    }
+
+    #[test]
+    fn a_population_that_grows_is_sampled_more_thinly() {
+        let cohort = |clients: u32| -> Vec<u32> { (0..clients).step_by(3).collect() };
+        let mut grown = CoParticipation::new(500);
+        grown.record(&cohort(500));
+        grown.admit(513);
+        grown.record(&cohort(513));
+        grown.admit(3_213);
+        grown.record(&cohort(3_213));
+        // 8 is the smallest power of 2 that leaves 512 or fewer of 3,213.
+        let mut whole = CoParticipation { stride: 8, watched: 402, shared: vec![0; pairs(402)] };
+        for clients in [500, 513, 3_213] {
+            whole.record(&cohort(clients));
+        }
+        assert_eq!(grown, whole);
+        let mut at_once = CoParticipation::new(500);
+        at_once.admit(3_213);
+        assert!(at_once.is_alike(&grown));
     }
 }

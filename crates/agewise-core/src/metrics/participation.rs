@@ -78,6 +78,17 @@ impl Participation {
         }
     }
 
+    /// So many more clients. They count like those that are there from the beginning and have not taken part yet, as in
+    /// experiments with clients that join.
+    pub fn admit(&mut self, clients: u32) {
+        let total = self.selections.len() + clients as usize;
+        self.windows.admit(clients);
+        self.weights.admit(clients);
+        self.pairs.admit(total as u32);
+        self.selections.resize(total, 0);
+        self.weight_sums.resize(total, 0.0);
+    }
+
     /// Goes on from what was stored, which must be of as many clients and of the same window lengths.
     pub fn resume(&mut self, stored: Self) -> Result<()> {
         let fits = stored.selections.len() == self.selections.len()
@@ -173,6 +184,33 @@ mod tests {
         }
     }
 
+    /// Plays a run, and watches it with `grown`, to which clients are added on the way, and with one for all of them.
+    fn growing(grown: &mut Participation, joins: &[u32], most: u32) -> Participation {
+        let mut clients = grown.selections.len() as u32;
+        let mut whole = Participation::new(clients + joins.iter().sum::<u32>(), &[1, 4, 10]);
+        for (round, &joining) in joins.iter().enumerate() {
+            grown.admit(joining);
+            clients += joining;
+            for part in 0..3 {
+                let ids: Vec<u32> =
+                    (part..clients).step_by(round + 2).take(most as usize).collect();
+                let (draws, weights) = (vec![1; ids.len()], vec![0.125; ids.len()]);
+                let cohort = Cohort { round: 0, clients: ids, draws, weights, forced: false };
+                let ages = Ages::cold(clients);
+                grown.record(&cohort, &ages);
+                whole.record(&cohort, &ages);
+            }
+        }
+        whole
+    }
+
+    #[test]
+    fn who_is_admitted_counts_as_if_it_had_always_been_there() {
+        let mut grown = Participation::new(5, &[1, 4, 10]);
+        let whole = growing(&mut grown, &[0, 1, 7, 0, 20], 9);
+        assert_eq!(grown, whole);
+    }
+
     #[test]
     fn going_on_from_what_was_stored_changes_nothing() {
         let setting = SettingParams::new(30, 7, 10).check().unwrap();
@@ -189,6 +227,12 @@ mod tests {
         selector.restore(halfway).unwrap();
         play(&mut selector, &mut resumed, 20);
         assert_eq!(resumed, watched);
+        resumed.admit(4);
+        assert!(new().resume(resumed.clone()).is_err());
+        let mut grown = new();
+        grown.admit(3);
+        grown.admit(1);
+        grown.resume(resumed).unwrap();
         for (clients, lengths) in [(29, &[1, 4, 10][..]), (30, &[1, 4]), (30, &[1, 4, 11])] {
             let mut other = Participation::new(clients, lengths);
             let stored = serde_json::from_str(&text).unwrap();

@@ -40,6 +40,11 @@ impl WeightMoments {
         Self { clients, ..Self::default() }
     }
 
+    /// So many more clients, whose weights were 0 so far.
+    pub(super) fn admit(&mut self, clients: u32) {
+        self.clients += u64::from(clients);
+    }
+
     /// The number of clients.
     pub(super) fn clients(&self) -> u64 {
         self.clients

@@ -93,6 +93,16 @@ impl ParticipationWindows {
         Self { tallies, counts, last: vec![0; clients as usize] }
     }
 
+    /// So many more clients, which were not selected in any window so far.
+    pub(super) fn admit(&mut self, clients: u32) {
+        for tally in &mut self.tallies {
+            tally.clients += u64::from(clients);
+        }
+        let total = self.last.len() + clients as usize;
+        self.last.resize(total, 0);
+        self.counts.resize(total * self.tallies.len(), 0);
+    }
+
     /// Whether two accumulators watch the same clients with the same lengths.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let lengths = |windows: &Self| -> Vec<(u32, u64)> {
