@@ -10,10 +10,10 @@ mod file;
 pub use file::{Difference, read_params};
 
 use agewise_core::{EmptyCohort, MaxAge, Start, Weighting};
-use agewise_train::data::PixelScale;
-use serde::{Deserialize, Serialize};
-
 use agewise_train::aggregation::AggregationParams;
+use agewise_train::data::PixelScale;
+use agewise_train::local::LocalTrainingParams;
+use serde::{Deserialize, Serialize};
 
 /// An experiment as it is written in a command line or a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -208,6 +208,7 @@ impl Default for WorldParams {
 impl Default for TrainingParams {
     /// The embedded digits.
     fn default() -> Self {
+        let local = LocalTrainingParams::default();
         Self {
             data: "digits".to_string(),
             pixels: PixelScale::Standardised,
@@ -217,12 +218,12 @@ impl Default for TrainingParams {
             local_work: "5 steps".to_string(),
             batch: 20,
             learning_rate: 0.1,
-            decay: 0.998,
-            offset: 0.0,
-            momentum: 0.0,
-            weight_decay: 0.0,
-            proximal: 0.0,
-            augment: false,
+            decay: local.decay,
+            offset: local.offset,
+            momentum: f64::from(local.momentum),
+            weight_decay: f64::from(local.weight_decay),
+            proximal: f64::from(local.proximal),
+            augment: local.augment,
             eval_every: 1,
             eval_from: 1,
             targets: vec![0.85, 0.9],

@@ -299,13 +299,13 @@ impl ReportSection<'_> {
         let training = self.runs_of(0).next()?.training.as_ref()?;
         let constants = training.objectives.as_ref()?.constants.as_ref()?;
         let rows = [
-            ("L", "smoothness", constants.smoothness),
-            ("mu", "strong convexity: the weight decay", constants.convexity),
-            ("G", "bound on stochastic gradients", constants.gradient_bound),
-            ("sigma", "deviation of stochastic gradients", constants.gradient_sd),
-            ("Gamma", "F* minus the clients' own optima", constants.objective_gap),
+            ("L", "smoothness", constants.objectives.smoothness),
+            ("mu", "strong convexity: the weight decay", constants.objectives.convexity),
+            ("G", "bound on stochastic gradients", constants.objectives.gradient_bound),
+            ("sigma", "deviation of stochastic gradients", constants.objectives.gradient_sd),
+            ("Gamma", "F* minus the clients' own optima", constants.objectives.objective_gap),
             ("F*", "the least value of the objective", constants.optimum_value),
-            ("|theta0 - theta*|", "distance to the optimum", constants.initial_distance),
+            ("|theta0 - theta*|", "distance to the optimum", constants.objectives.initial_distance),
         ];
         let columns = [Column::text("constant"), Column::text("meaning"), Column::number("value")];
         let table = Table::new(columns).caption(

@@ -14,11 +14,11 @@
 //! so, but it divides by K - 1: K must be at least 2.
 
 use crate::error::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// The constants of Theorem 1.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct BoundConstants {
+/// What Theorem 1 asks of the local objectives, whatever the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveConstants {
     /// L: smoothness of the local objectives.
     pub smoothness: f64,
     /// mu: strong convexity of the local objectives.
@@ -31,6 +31,14 @@ pub struct BoundConstants {
     pub objective_gap: f64,
     /// |theta0 - theta*|: distance from the first model to the optimum.
     pub initial_distance: f64,
+}
+
+/// The constants of Theorem 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct BoundConstants {
+    /// Those of the objectives.
+    #[serde(flatten)]
+    pub objectives: ObjectiveConstants,
     /// K: local steps per round, at least 2.
     pub local_steps: u32,
     /// m: clients per round.
@@ -77,10 +85,10 @@ impl BoundParts {
 impl ConvergenceBound {
     /// Checks the constants.
     pub fn new(constants: BoundConstants) -> Result<Self> {
-        let c = &constants;
+        let (c, objectives) = (&constants, &constants.objectives);
         let positive = [
-            ("smoothness", c.smoothness),
-            ("convexity", c.convexity),
+            ("smoothness", objectives.smoothness),
+            ("convexity", objectives.convexity),
             ("skew_min", c.skew_min),
             ("skew_max", c.skew_max),
         ];
@@ -90,10 +98,10 @@ impl ConvergenceBound {
             }
         }
         let not_negative = [
-            ("gradient_bound", c.gradient_bound),
-            ("gradient_sd", c.gradient_sd),
-            ("objective_gap", c.objective_gap),
-            ("initial_distance", c.initial_distance),
+            ("gradient_bound", objectives.gradient_bound),
+            ("gradient_sd", objectives.gradient_sd),
+            ("objective_gap", objectives.objective_gap),
+            ("initial_distance", objectives.initial_distance),
             ("sigma", c.sigma),
         ];
         for (field, value) in not_negative {
@@ -107,9 +115,9 @@ impl ConvergenceBound {
         if c.cohort == 0 {
             return Err(Error::new("cohort", c.cohort, "1 or more"));
         }
-        if c.convexity > c.smoothness {
-            let expected = format!("at most the smoothness, {}", c.smoothness);
-            return Err(Error::new("convexity", c.convexity, expected));
+        if objectives.convexity > objectives.smoothness {
+            let expected = format!("at most the smoothness, {}", objectives.smoothness);
+            return Err(Error::new("convexity", objectives.convexity, expected));
         }
         if c.skew_max < c.skew_min {
             let expected = format!("at least skew_min, {}", c.skew_min);
@@ -126,19 +134,23 @@ impl ConvergenceBound {
 
     /// The bound on E\[F(theta)\] - F* after `rounds` rounds.
     pub fn after(&self, rounds: u64) -> BoundParts {
-        let c = &self.0;
+        let (c, objectives) = (&self.0, &self.0.objectives);
         let (k, m) = (f64::from(c.local_steps), f64::from(c.cohort));
         let offset = self.offset();
-        let falling = c.smoothness / (2.0 * (rounds as f64 + offset));
-        let curvature = (k - 1.0) * c.convexity * c.convexity;
-        let weights = 16.0 * c.gradient_bound.powi(2) * k * m * m * (k + 1.0) * (c.sigma + 1.0);
-        let gradients = m * k * c.gradient_sd.powi(2);
+        let falling = objectives.smoothness / (2.0 * (rounds as f64 + offset));
+        let curvature = (k - 1.0) * objectives.convexity * objectives.convexity;
+        let weights =
+            16.0 * objectives.gradient_bound.powi(2) * k * m * m * (k + 1.0) * (c.sigma + 1.0);
+        let gradients = m * k * objectives.gradient_sd.powi(2);
         BoundParts {
-            initial: falling * offset * c.initial_distance.powi(2),
+            initial: falling * offset * objectives.initial_distance.powi(2),
             variance: falling * (weights + gradients) / (c.skew_min * curvature),
-            gap: falling * 6.0 * c.smoothness * c.objective_gap / curvature,
-            bias: k * c.smoothness * c.objective_gap * (c.skew_max / c.skew_min - 1.0)
-                / ((k - 1.0) * c.convexity),
+            gap: falling * 6.0 * objectives.smoothness * objectives.objective_gap / curvature,
+            bias: k
+                * objectives.smoothness
+                * objectives.objective_gap
+                * (c.skew_max / c.skew_min - 1.0)
+                / ((k - 1.0) * objectives.convexity),
         }
     }
 }

@@ -23,7 +23,7 @@ pub mod windows;
 pub mod with_replacement;
 
 pub use binomial::Binomial;
-pub use bound::{BoundConstants, BoundParts, ConvergenceBound};
+pub use bound::{BoundConstants, BoundParts, ConvergenceBound, ObjectiveConstants};
 pub use phases::PhaseTheory;
 
 use crate::law::{AgeLaw, IntervalMoments};

@@ -6,7 +6,8 @@
 use crate::common::{mean_and_error, play, policy, run, setting, skipping};
 use agewise_core::metrics::{CoParticipation, CohortSizes};
 use agewise_core::theory::{
-    BoundConstants, ConvergenceBound, cohort_size, periodic, subset_weights, with_replacement,
+    BoundConstants, ConvergenceBound, ObjectiveConstants, cohort_size, periodic, subset_weights,
+    with_replacement,
 };
 use agewise_core::{
     AgeLaw, Seed, Selector, Setting, SizeDistribution, Sizes, Start, Weighting, build_policy,
@@ -282,12 +283,14 @@ fn oldest_first_mixes_groups_only_where_the_interval_is_not_whole() {
 #[test]
 fn theorem_1_needs_two_local_steps() {
     let constants = BoundConstants {
-        smoothness: 2.0,
-        convexity: 0.5,
-        gradient_bound: 1.0,
-        gradient_sd: 1.0,
-        objective_gap: 0.1,
-        initial_distance: 1.0,
+        objectives: ObjectiveConstants {
+            smoothness: 2.0,
+            convexity: 0.5,
+            gradient_bound: 1.0,
+            gradient_sd: 1.0,
+            objective_gap: 0.1,
+            initial_distance: 1.0,
+        },
         local_steps: 2,
         cohort: 15,
         sigma: 0.061,

@@ -11,11 +11,11 @@ use crate::world::{RoundWorld, World};
 use agewise_core::{Ranks, Sizes};
 
 /// A population in order of number.
-pub(crate) type Random = Shards<Part>;
+pub(crate) type Random = Shards<RandomShard>;
 
 /// The clients of one shard.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct RandomShard {
     clients: ShardClients,
     /// The round at which each had age 0, wrapped around below 0.
     since: Vec<u32>,
@@ -44,7 +44,7 @@ impl Random {
         let wanted = missing(chosen.selected, &found).unwrap_or_else(|| {
             // Far from what could be expected: look at everyone.
             found = self.map(|shard| {
-                shard.log.undo(round, Part::ANY_AGE);
+                shard.log.undo(round, RandomShard::ANY_AGE);
                 shard.choose(&now, &ranks, round, Bounds::NONE)
             });
             chosen.selected
@@ -60,8 +60,7 @@ impl Random {
             let taken = shard.log.present();
             chosen.reported += taken.len() as u64;
             if let Some(sizes) = by_size {
-                let each = taken.iter().map(|&member| sizes.of(shard.clients.number(member)));
-                total_size += each.sum::<f64>();
+                total_size += shard.clients.total_size(taken, sizes);
             }
         }
         self.postpone(round, chosen.reported, total_size);
@@ -86,7 +85,7 @@ impl Random {
     }
 }
 
-impl ClientShard for Part {
+impl ClientShard for RandomShard {
     fn new(first: u32, ages: &[u64]) -> Self {
         Self {
             clients: ShardClients::new(first, ages.len() as u32),
@@ -116,7 +115,7 @@ impl ClientShard for Part {
     }
 }
 
-impl Part {
+impl RandomShard {
     /// Ages are looked up when the metrics of a round are counted.
     const ANY_AGE: u64 = 0;
 
@@ -209,35 +208,27 @@ impl Part {
         sizes: &Sizes,
     ) -> Vec<RoundMetrics> {
         fetch(&self.clients.counters);
-        let mut takes = self.log.takes().peekable();
-        let metrics = rounds.iter().map(|(pending, fresh)| {
+        let (clients, since) = (&mut self.clients, &mut self.since);
+        let number = |(pending, _): &(Pending, _)| pending.round;
+        self.log.take_metrics(rounds, number, |(pending, fresh), _, members, metrics| {
             let round = pending.round;
-            let mut metrics = RoundMetrics::default();
-            while let Some((_, _, members)) = takes.next_if(|(taken, ..)| *taken == round) {
-                let mut age = |member: u16| {
-                    let since = &mut self.since[usize::from(member)];
-                    let age = age_at(round, *since);
-                    *since = (round as u32).wrapping_add(1);
-                    metrics.ages.add(age, 1);
-                    age
-                };
-                if let Some(fresh) = fresh {
-                    let fresh = |member| fresh.of(age(member));
-                    let (weigher, clients) = (pending.weigher, &mut self.clients);
-                    let sums = credit_members(members, fresh, weigher, sizes, clients);
-                    metrics.sums.merge(&sums);
-                } else {
-                    for &member in members {
-                        age(member);
-                    }
+            let mut age = |member: u16| {
+                let since = &mut since[usize::from(member)];
+                let age = age_at(round, *since);
+                *since = (round as u32).wrapping_add(1);
+                metrics.ages.add(age, 1);
+                age
+            };
+            if let Some(fresh) = fresh {
+                let fresh = |member| fresh.of(age(member));
+                let sums = credit_members(members, fresh, pending.weigher, sizes, clients);
+                metrics.sums.merge(&sums);
+            } else {
+                for &member in members {
+                    age(member);
                 }
             }
-            metrics
-        });
-        let metrics = metrics.collect();
-        drop(takes);
-        self.log.clear();
-        metrics
+        })
     }
 }
 
@@ -247,7 +238,7 @@ fn age_at(round: u64, since: u32) -> u64 {
 
 /// Adds `first` + i for every bit i of `bits` that is set, `count` in all.
 fn list_bits(mut bits: u64, count: u32, first: u16, list: &mut Vec<u16>) {
-    /// ByAge at once, with something behind the end if there are fewer: a branch for each bit would be
+    /// Listed at once, with something behind the end if there are fewer: a branch for each bit would be
     /// mispredicted once per word.
     const AT_ONCE: usize = 16;
     let end = list.len() + count as usize;

@@ -322,35 +322,23 @@ impl Shard {
             self.groups.push(Group { since: round as i64 + 1, members });
         }
         self.spare.truncate(SPARE);
-        let size = |sizes: &Sizes| {
-            let each = taken.iter().map(|&member| sizes.of(self.clients.number(member)));
-            each.sum()
-        };
-        (taken.len() as u64, sizes.map_or(0.0, size))
+        let size = sizes.map_or(0.0, |sizes| self.clients.total_size(taken, sizes));
+        (taken.len() as u64, size)
     }
 
     /// Credits the clients that were taken in these rounds.
     pub(crate) fn take_metrics(&mut self, rounds: &[Pending], sizes: &Sizes) -> Vec<RoundMetrics> {
         fetch(&self.clients.counters);
-        let mut takes = self.log.takes().peekable();
-        let metrics = rounds.iter().map(|pending| {
-            let mut metrics = RoundMetrics::default();
-            let round = pending.round;
-            while let Some((_, age, members)) = takes.next_if(|(taken, ..)| *taken == round) {
-                metrics.ages.add(age, members.len() as u64);
-                if let Some(now) = pending.recorded {
-                    let fresh = Fresh::new(age, now);
-                    let (weigher, clients) = (pending.weigher, &mut self.clients);
-                    let sums = credit_members(members, |_| fresh, weigher, sizes, clients);
-                    metrics.sums.merge(&sums);
-                }
+        let clients = &mut self.clients;
+        let number = |pending: &Pending| pending.round;
+        self.log.take_metrics(rounds, number, |pending, age, members, metrics| {
+            metrics.ages.add(age, members.len() as u64);
+            if let Some(now) = pending.recorded {
+                let fresh = Fresh::new(age, now);
+                let sums = credit_members(members, |_| fresh, pending.weigher, sizes, clients);
+                metrics.sums.merge(&sums);
             }
-            metrics
-        });
-        let metrics = metrics.collect();
-        drop(takes);
-        self.log.clear();
-        metrics
+        })
     }
 }
 

@@ -9,7 +9,7 @@
 use super::convex::{Client, ConvexProblem};
 use super::curvature::Inputs;
 use super::minimise::dot;
-use agewise_core::theory::BoundConstants;
+use agewise_core::theory::{BoundConstants, ObjectiveConstants};
 use agewise_core::{Error, Result};
 use agewise_train::local::NativeWorker;
 use serde::{Deserialize, Serialize};
@@ -17,18 +17,10 @@ use serde::{Deserialize, Serialize};
 /// What Theorem 1 asks of a problem, whatever the policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProblemConstants {
-    /// L: no local objective is more curved, anywhere and in any direction.
-    pub smoothness: f64,
-    /// mu: no local objective is less curved. The weight decay.
-    pub convexity: f64,
-    /// G: the root of the largest mean squared norm of a stochastic gradient, over clients and models looked at.
-    pub gradient_bound: f64,
-    /// sigma: the root of the largest mean squared distance of a stochastic gradient from the client's gradient.
-    pub gradient_sd: f64,
-    /// Gamma = F* - sum q_k F_k*; not negative, so that what rounding leaves below 0 is cut off.
-    pub objective_gap: f64,
-    /// |theta0 - theta*|.
-    pub initial_distance: f64,
+    /// Those of the local objectives. G and sigma hold at the models that were looked at, and what rounding leaves of Gamma
+    /// below 0 is cut off.
+    #[serde(flatten)]
+    pub objectives: ObjectiveConstants,
     /// F*.
     pub optimum_value: f64,
     /// The true F* is at most this much lower.
@@ -47,8 +39,8 @@ impl ProblemConstants {
     /// gamma = 4K(K+1)L/mu, so that the rate of round t is 1/(mu (t + gamma)).
     pub fn theorem_schedule(&self, local_steps: u32) -> (f64, f64) {
         let k = f64::from(local_steps);
-        let offset = 4.0 * k * (k + 1.0) * self.smoothness / self.convexity;
-        (1.0 / (self.convexity * offset), offset)
+        let offset = 4.0 * k * (k + 1.0) * self.objectives.smoothness / self.objectives.convexity;
+        (1.0 / (self.objectives.convexity * offset), offset)
     }
 
     /// The constants of the bound, with what depends on the policy: Sigma, and the smallest and largest skew.
@@ -60,12 +52,7 @@ impl ProblemConstants {
         (skew_min, skew_max): (f64, f64),
     ) -> BoundConstants {
         BoundConstants {
-            smoothness: self.smoothness,
-            convexity: self.convexity,
-            gradient_bound: self.gradient_bound,
-            gradient_sd: self.gradient_sd,
-            objective_gap: self.objective_gap,
-            initial_distance: self.initial_distance,
+            objectives: self.objectives,
             local_steps,
             cohort,
             sigma,
@@ -116,12 +103,14 @@ impl ConvexProblem<'_> {
         let apart = apart.map(|(&one, &two)| (f64::from(one) - f64::from(two)).powi(2));
         let error = |gradient_norm: f64| gradient_norm.powi(2) / (2.0 * mu);
         Ok(ProblemConstants {
-            smoothness: mu + largest(&mut inputs.iter().map(|inputs| inputs.largest)) / 2.0,
-            convexity: mu,
-            gradient_bound: largest(&mut squares.iter().map(|square| square.norm)).sqrt(),
-            gradient_sd: largest(&mut squares.iter().map(|square| square.distance)).sqrt(),
-            objective_gap: (optimum.value - least_local).max(0.0),
-            initial_distance: apart.sum::<f64>().sqrt(),
+            objectives: ObjectiveConstants {
+                smoothness: mu + largest(&mut inputs.iter().map(|inputs| inputs.largest)) / 2.0,
+                convexity: mu,
+                gradient_bound: largest(&mut squares.iter().map(|square| square.norm)).sqrt(),
+                gradient_sd: largest(&mut squares.iter().map(|square| square.distance)).sqrt(),
+                objective_gap: (optimum.value - least_local).max(0.0),
+                initial_distance: apart.sum::<f64>().sqrt(),
+            },
             optimum_value: optimum.value,
             optimum_error: error(optimum.gradient_norm),
             local_optimum_error: error(largest(&mut local.iter().map(|o| o.gradient_norm))),

@@ -169,7 +169,7 @@ fn smoothness_and_convexity_bound_the_curvature_everywhere() {
         let start = task.initial(SEED).unwrap();
         let problem = ConvexProblem::new(&task, &samples, weight_decay, two()).unwrap();
         let constants = problem.constants(&shares, &start, &[], 10).unwrap();
-        assert!(constants.convexity < constants.smoothness);
+        assert!(constants.objectives.convexity < constants.objectives.smoothness);
         let mut steepest: f64 = 0.0;
         for number in 0..20u64 {
             let parameters = start.len();
@@ -192,12 +192,12 @@ fn smoothness_and_convexity_bound_the_curvature_everywhere() {
             let change = slopes.iter().zip(&slopes_there).map(|(from, to)| to - from);
             let product: f64 = change.zip(&step).map(|(change, step)| change * step).sum();
             let curvature = product / square_distance(&at, &there);
-            assert!(curvature >= constants.convexity - 1e-4, "{curvature}");
-            assert!(curvature <= constants.smoothness, "{curvature}");
+            assert!(curvature >= constants.objectives.convexity - 1e-4, "{curvature}");
+            assert!(curvature <= constants.objectives.smoothness, "{curvature}");
             steepest = steepest.max(curvature);
         }
         // Not a bound that says nothing: some directions come within a factor of 20.
-        assert!(20.0 * steepest > constants.smoothness, "{steepest}, {constants:?}");
+        assert!(20.0 * steepest > constants.objectives.smoothness, "{steepest}, {constants:?}");
     }
 }
 
@@ -226,7 +226,8 @@ fn gradient_bounds_are_the_means_over_all_batches() {
         }
         // This start is far from the optimum, where gradients are smaller.
         let constants = problem.constants(&[1.0], &start, &[], batch).unwrap();
-        let (sd, bound) = (constants.gradient_sd.powi(2), constants.gradient_bound.powi(2));
+        let (sd, bound) =
+            (constants.objectives.gradient_sd.powi(2), constants.objectives.gradient_bound.powi(2));
         assert!((bound / norm - 1.0).abs() < 1e-4, "{bound}, {norm}");
         assert!((sd / distance - 1.0).abs() < 1e-3, "{sd}, {distance}");
     }
@@ -249,8 +250,8 @@ fn the_gap_is_zero_for_clients_with_the_same_data() {
         let constants = problem.constants(&shares, &start, &[], 10).unwrap();
         assert!(constants.optimum_error < 1e-8 && constants.local_optimum_error < 1e-8);
         let distance = square_distance(&start, &constants.optimum).sqrt();
-        assert_eq!(constants.initial_distance, distance);
-        constants.objective_gap
+        assert_eq!(constants.objectives.initial_distance, distance);
+        constants.objectives.objective_gap
     };
     assert!(gap(&world) > 0.01);
     world.clients = vec![(0..240).collect(); 6];

@@ -2,7 +2,7 @@
 
 use crate::engines::counters::Counters;
 use crate::world::{RoundWorld, World};
-use agewise_core::Failures;
+use agewise_core::{Failures, Sizes};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -60,6 +60,11 @@ impl ShardClients {
     /// The place of a client in this shard.
     pub(crate) fn member(&self, client: u32) -> u16 {
         (client - self.first) as u16
+    }
+
+    /// The sum of the sizes of some members.
+    pub(crate) fn total_size(&self, members: &[u16], sizes: &Sizes) -> f64 {
+        members.iter().map(|&member| sizes.of(self.number(member))).sum()
     }
 
     /// Brings in clients up to `total`; returns the new ones.

@@ -2,7 +2,7 @@
 
 use super::clients::ShardClients;
 use crate::engines::counters::{CreditSums, Fresh, credit, credit_alike, credit_without_sums};
-use crate::engines::round::Weigher;
+use crate::engines::round::{RoundMetrics, Weigher};
 use agewise_core::Sizes;
 
 /// Credited clients, two bytes each, in the order in which they were taken.
@@ -55,17 +55,35 @@ impl SelectionLog {
         &self.members[self.begin..]
     }
 
+    /// The metrics of rounds in order, each of which has the number `number`; nothing is left in the log. `count` adds members
+    /// of one age that were taken together.
+    pub(crate) fn take_metrics<R>(
+        &mut self,
+        rounds: &[R],
+        number: impl Fn(&R) -> u64,
+        mut count: impl FnMut(&R, u64, &[u16], &mut RoundMetrics),
+    ) -> Vec<RoundMetrics> {
+        let mut takes = self.takes().peekable();
+        let metrics = rounds.iter().map(|round| {
+            let mut metrics = RoundMetrics::default();
+            let is_of_round = |(taken, ..): &(u64, u64, &[u16])| *taken == number(round);
+            while let Some((_, age, members)) = takes.next_if(is_of_round) {
+                count(round, age, members, &mut metrics);
+            }
+            metrics
+        });
+        let metrics = metrics.collect();
+        drop(takes);
+        self.members.clear();
+        self.takes.clear();
+        metrics
+    }
+
     /// What was taken, in order: the round, the age, and the members.
-    pub(crate) fn takes(&self) -> impl Iterator<Item = (u64, u64, &[u16])> {
+    fn takes(&self) -> impl Iterator<Item = (u64, u64, &[u16])> {
         let begins = std::iter::once(0).chain(self.takes.iter().map(|take| take.end));
         let members = |(begin, take): (usize, &Take)| &self.members[begin..take.end];
         begins.zip(&self.takes).map(move |pair| (pair.1.round, pair.1.age, members(pair)))
-    }
-
-    /// Forgets everything: it is counted.
-    pub(crate) fn clear(&mut self) {
-        self.members.clear();
-        self.takes.clear();
     }
 }
 

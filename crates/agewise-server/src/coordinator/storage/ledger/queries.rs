@@ -3,7 +3,7 @@
 //! A run may have a million rounds, so each question is about its last ones only.
 
 use super::{Ledger, RoundOutcome};
-use rusqlite::{Error, Result, Row};
+use rusqlite::{Error, Params, Result, Row};
 use serde::Serialize;
 
 /// A round that is over, in numbers.
@@ -62,13 +62,23 @@ impl Ledger {
         Ok(answer)
     }
 
+    /// The rows that a query answers.
+    fn list<T>(
+        &self,
+        query: &str,
+        params: impl Params,
+        row: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.db.prepare_cached(query)?.query_map(params, row)?.collect()
+    }
+
     /// The last rounds that are over, newest first.
     pub(crate) fn history(&self, limit: u32) -> Result<Vec<RoundSummary>> {
-        let mut query = self.db.prepare_cached(&format!(
+        let query = format!(
             "SELECT round, state, interval, available, selected, reported, late, refused, forced, seconds, loss, accuracy, note
              FROM rounds WHERE {} ORDER BY round DESC LIMIT ?1",
             RoundOutcome::IS_OVER
-        ))?;
+        );
         let row = |row: &Row<'_>| {
             Ok(RoundSummary {
                 round: row.get::<_, i64>(0)? as u64,
@@ -86,19 +96,17 @@ impl Ledger {
                 note: row.get(12)?,
             })
         };
-        query.query_map([limit], row)?.collect()
+        self.list(&query, [limit], row)
     }
 
     /// What is on record about those of so many rounds before one whose model was refused, oldest first.
     pub(crate) fn refused_rounds(&self, before: u64, rounds: u32) -> Result<Vec<String>> {
-        let mut query = self.db.prepare_cached(
-            "SELECT round, note FROM rounds WHERE state = 'refused' AND round BETWEEN ?1 - ?2 AND ?1 ORDER BY round",
-        )?;
+        let query = "SELECT round, note FROM rounds WHERE state = 'refused' AND round BETWEEN ?1 - ?2 AND ?1 ORDER BY round";
         let row = |row: &Row<'_>| {
             let (round, note): (i64, Option<String>) = (row.get(0)?, row.get(1)?);
             Ok(format!("round {round} was refused: {}", note.unwrap_or_default()))
         };
-        query.query_map([before as i64, i64::from(rounds)], row)?.collect()
+        self.list(query, [before as i64, i64::from(rounds)], row)
     }
 
     /// How many rounds are over since the last one that made a model.
@@ -112,31 +120,25 @@ impl Ledger {
 
     /// Clients by age at the beginning of the last rounds: (round, age, clients), in order.
     pub(crate) fn age_counts(&self, rounds: u32) -> Result<Vec<(u64, u64, u32)>> {
-        let mut query = self.db.prepare_cached(
-            "SELECT round, age, clients FROM ages WHERE round > (SELECT MAX(round) FROM ages) - ?1 ORDER BY round, age",
-        )?;
+        let query = "SELECT round, age, clients FROM ages WHERE round > (SELECT MAX(round) FROM ages) - ?1 ORDER BY round, age";
         let row = |row: &Row<'_>| {
             Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64, row.get(2)?))
         };
-        query.query_map([rounds], row)?.collect()
+        self.list(query, [rounds], row)
     }
 
     /// How often each age was credited in the last rounds: the interval X is the age plus 1.
     pub(crate) fn credited_ages(&self, rounds: u32) -> Result<Vec<(u64, u64)>> {
-        let mut query = self.db.prepare_cached(
-            "SELECT age, COUNT(*) FROM joins
-             WHERE round > (SELECT MAX(round) FROM rounds) - ?1 AND outcome = 'reported' GROUP BY age ORDER BY age",
-        )?;
+        let query = "SELECT age, COUNT(*) FROM joins
+             WHERE round > (SELECT MAX(round) FROM rounds) - ?1 AND outcome = 'reported' GROUP BY age ORDER BY age";
         let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64));
-        query.query_map([rounds], row)?.collect()
+        self.list(query, [rounds], row)
     }
 
     /// The clients that wait longest.
     pub(crate) fn waiting_longest(&self, limit: u32) -> Result<Vec<WaitingClient>> {
-        let mut query = self.db.prepare_cached(
-            "SELECT client, name, waiting_since, reports, late, missing, refused FROM clients WHERE NOT revoked
-             ORDER BY waiting_since, client LIMIT ?1",
-        )?;
+        let query = "SELECT client, name, waiting_since, reports, late, missing, refused FROM clients WHERE NOT revoked
+             ORDER BY waiting_since, client LIMIT ?1";
         let row = |row: &Row<'_>| {
             Ok(WaitingClient {
                 client: row.get(0)?,
@@ -148,16 +150,14 @@ impl Ledger {
                 refused: row.get(6)?,
             })
         };
-        query.query_map([limit], row)?.collect()
+        self.list(query, [limit], row)
     }
 
     /// The most frequent refusals.
     pub(crate) fn refused_most(&self, limit: u32) -> Result<Vec<RefusedCall>> {
         // SQLite gives the other columns from the row with the greatest round.
-        let mut query = self.db.prepare_cached(
-            "SELECT name, reason, SUM(count), MAX(round), detail FROM refusals LEFT JOIN clients USING (client)
-             GROUP BY client, reason ORDER BY SUM(count) DESC, client, reason LIMIT ?1",
-        )?;
+        let query = "SELECT name, reason, SUM(count), MAX(round), detail FROM refusals LEFT JOIN clients USING (client)
+             GROUP BY client, reason ORDER BY SUM(count) DESC, client, reason LIMIT ?1";
         let row = |row: &Row<'_>| {
             Ok(RefusedCall {
                 name: row.get(0)?,
@@ -167,6 +167,6 @@ impl Ledger {
                 detail: row.get(4)?,
             })
         };
-        query.query_map([limit], row)?.collect()
+        self.list(query, [limit], row)
     }
 }
