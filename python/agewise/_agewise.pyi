@@ -15,7 +15,7 @@ __all__ = [
     "Client",
     "Images",
     "Job",
-    "Outcome",
+    "JobResults",
     "Partition",
     "Selector",
     "Sketcher",
@@ -84,7 +84,7 @@ class Selector:
 class Client:
     def __new__(cls, options: str, client: int) -> Client: ...
     @property
-    def first_age(self) -> int: ...
+    def initial_age(self) -> int: ...
     def takes_part(self, round: int, age: int) -> bool: ...
 
 @final
@@ -178,11 +178,11 @@ class Job:
         self,
         threads: int | None,
         progress: Callable[[int, int, int, float | None], object] | None = None,
-    ) -> Outcome: ...
-    def read(self) -> Outcome: ...
+    ) -> JobResults: ...
+    def read(self) -> JobResults: ...
 
 @final
-class Outcome:
+class JobResults:
     @property
     def finished(self) -> bool: ...
     @property

@@ -142,7 +142,7 @@ class ExperimentResult:
     #: The results of each policy.
     policies: list[PolicyResult]
 
-    def __init__(self, job: _agewise.Job, outcome: _agewise.Outcome) -> None:
+    def __init__(self, job: _agewise.Job, outcome: _agewise.JobResults) -> None:
         self._outcome = outcome
         self.folder = None if job.path is None else Path(job.path)
         self.params = json.loads(job.params)

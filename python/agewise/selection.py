@@ -529,7 +529,8 @@ class Client:
     forced.
 
     >>> clients = [Client("markov-optimal", 100, 15, number, seed=1) for number in range(100)]
-    >>> willing = [k for k, client in enumerate(clients) if client.takes_part(0, client.first_age)]
+    >>> ages = [client.initial_age for client in clients]
+    >>> willing = [k for k, client in enumerate(clients) if client.takes_part(0, ages[k])]
     >>> willing == Selector("markov-optimal", 100, 15, seed=1).select().ids.tolist()
     True
     >>> Client("random", 100, 15, 0)
@@ -558,9 +559,9 @@ class Client:
         self._inner = _agewise.Client(options, whole("client", client))
 
     @property
-    def first_age(self) -> int:
+    def initial_age(self) -> int:
         """The age of the client before round 0."""
-        return self._inner.first_age
+        return self._inner.initial_age
 
     def takes_part(self, round: int, age: int) -> bool:
         """Whether the client takes part in a round (counted from 0).

@@ -1,4 +1,4 @@
-//! Experiments: [`Job`] can be played, [`Outcome`] is the result.
+//! Experiments: [`Job`] can be played, [`JobResults`] is the result.
 
 use crate::data::warn_of_altered;
 use crate::errors::{bad_input, experiment as failed, in_python, read_params};
@@ -6,8 +6,8 @@ use crate::interrupt::interruptible;
 use crate::own::{Given, Own};
 use agewise::experiment::presets::{Preset, presets as all_presets};
 use agewise::experiment::{
-    Callbacks, Experiment, ExperimentError, ExperimentParams, Record, Results, RoundLog, RoundRow,
-    RunDir, RunId, play, read, run_dir,
+    Callbacks, Experiment, ExperimentError, ExperimentParams, Record, Results, RoundLog,
+    RoundRecord, RunDir, RunId, play, read, run_dir,
 };
 use agewise::report::{ReportError, ReportSection};
 use agewise::selection::Error;
@@ -192,7 +192,7 @@ impl Job {
         py: Python<'_>,
         threads: Option<usize>,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<Outcome> {
+    ) -> PyResult<JobResults> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.unwrap_or_else(cores).max(1);
         let raised = &self.own.raised;
@@ -213,7 +213,7 @@ impl Job {
             if let Some(dir) = &self.dir {
                 ReportSection::new("", &results)?.write(dir)?;
             }
-            Outcome::new(results)
+            JobResults::new(results)
         })?;
         if let Ok(Some(error)) = teller.raised.into_inner() {
             return Err(error);
@@ -223,14 +223,14 @@ impl Job {
     }
 
     /// Reads an experiment, which may be unfinished.
-    fn read(&self, py: Python<'_>) -> PyResult<Outcome> {
+    fn read(&self, py: Python<'_>) -> PyResult<JobResults> {
         let stop = AtomicBool::new(false);
         let experiment = self.experiment()?;
         let reading = || {
             let dir = self.dir.as_ref();
             let path = dir.map_or(std::path::Path::new(""), RunDir::path);
             let dir = dir.map_or_else(|| RunDir::open(path), |dir| Ok(dir.clone()))?;
-            Outcome::new(read(&experiment, &dir)?)
+            JobResults::new(read(&experiment, &dir)?)
         };
         let outcome = interruptible(py, &stop, reading)?;
         self.own.raised.check()?;
@@ -279,7 +279,7 @@ impl Job {
 
 /// The results of an experiment.
 #[pyclass(module = "agewise._agewise", frozen)]
-pub(crate) struct Outcome {
+pub(crate) struct JobResults {
     results: Results,
     /// summary.json.
     #[pyo3(get)]
@@ -297,7 +297,7 @@ type Arrays<'py> = (
     Bound<'py, PyArray1<u64>>,
 );
 
-impl Outcome {
+impl JobResults {
     fn new(results: Results) -> Result<Self, ReportError> {
         let section = ReportSection::new("", &results)?;
         let table = serde_json::to_string(&section.summary_table());
@@ -307,7 +307,7 @@ impl Outcome {
 }
 
 #[pymethods]
-impl Outcome {
+impl JobResults {
     /// Whether all runs are finished.
     #[getter]
     fn finished(&self) -> bool {
@@ -331,7 +331,7 @@ impl Outcome {
         let of = |record: &&Record| record.id.variant == variant;
         let runs: Vec<&Record> = self.results.records.iter().filter(of).collect();
         let rounds = runs.iter().map(|run| run.rounds.len()).max().unwrap_or(0);
-        let table = |value: fn(&RoundRow) -> u64| {
+        let table = |value: fn(&RoundRecord) -> u64| {
             let row = |run: &&Record| {
                 let played = run.rounds.iter().map(value).collect::<Vec<_>>();
                 played.into_iter().chain(std::iter::repeat(0)).take(rounds).collect::<Vec<_>>()

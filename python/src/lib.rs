@@ -31,13 +31,13 @@ fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     drop(PyArray1::<u8>::zeros(module.py(), 1, false));
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<selector::Selector>()?;
-    module.add_class::<selector::Client>()?;
+    module.add_class::<selector::DecentralisedClient>()?;
     module.add_class::<sketch::Sketcher>()?;
     module.add_class::<data::Images>()?;
     module.add_class::<data::Partition>()?;
     module.add_class::<trainer::Trainer>()?;
     module.add_class::<experiment::Job>()?;
-    module.add_class::<experiment::Outcome>()?;
+    module.add_class::<experiment::JobResults>()?;
     module.add_function(wrap_pyfunction!(own_policy::draws, module)?)?;
     module.add_function(wrap_pyfunction!(work::policies, module)?)?;
     module.add_function(wrap_pyfunction!(work::spelled, module)?)?;

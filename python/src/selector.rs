@@ -1,4 +1,4 @@
-//! Client selection: [`Selector`] for the server, [`Client`] for a client that decides on its own.
+//! Client selection: [`Selector`] for the server, [`DecentralisedClient`] for a client that decides on its own.
 
 use crate::errors::{bad_input, read, renamed};
 use crate::figures::{Figures, Lists};
@@ -487,16 +487,16 @@ fn credited(mut clients: Vec<u32>, selected: Option<&Cohort>, round: u64) -> Coh
 }
 
 /// The client side of a decentralised policy.
-#[pyclass(module = "agewise._agewise", frozen)]
-pub(crate) struct Client {
+#[pyclass(name = "Client", module = "agewise._agewise", frozen)]
+pub(crate) struct DecentralisedClient {
     policy: Box<dyn Policy>,
     seed: Seed,
     number: u32,
-    first_age: u64,
+    initial_age: u64,
 }
 
 #[pymethods]
-impl Client {
+impl DecentralisedClient {
     #[new]
     fn new(options: &str, client: u64) -> PyResult<Self> {
         let options: Options = read(options, &[])?;
@@ -509,17 +509,17 @@ impl Client {
         }
         let client = numbered(client, setting.clients()).map_err(bad_input)?;
         let seed = Seed(options.seed);
-        let first_age = match options.start().map_err(bad_input)? {
+        let initial_age = match options.start().map_err(bad_input)? {
             Start::Stationary => policy.initial_ages(&setting, seed)[client as usize],
             Start::Cold => 0,
         };
-        Ok(Self { policy, seed, number: client, first_age })
+        Ok(Self { policy, seed, number: client, initial_age })
     }
 
     /// The age before round 0.
     #[getter]
-    fn first_age(&self) -> u64 {
-        self.first_age
+    fn initial_age(&self) -> u64 {
+        self.initial_age
     }
 
     /// Whether the client takes part in a round, given its age.

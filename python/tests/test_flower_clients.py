@@ -156,7 +156,7 @@ def test_a_client_remembers_from_when_its_age_counts(number: int) -> None:
     context = nodes.contexts[nodes.node_of(number)]
     # The first message comes in round 6, without an age: the client begins with its first one.
     client = Client("markov-linear", CLIENTS, COHORT, number, SEED)
-    failing, age = True, client.first_age
+    failing, age = True, client.initial_age
     mod = age_mod("markov-linear", CLIENTS, COHORT, SEED)
 
     def train(message: Message, _: Context) -> Message:

@@ -116,7 +116,7 @@ def test_metrics_are_those_of_who_was_credited() -> None:
 def test_clients_decide_as_the_selector_does(policy: str, start: str) -> None:
     selector = agewise.Selector(policy, 30, 6, seed=8, start=start, empty_cohort="skip")
     clients = [agewise.Client(policy, 30, 6, number, seed=8, start=start) for number in range(30)]
-    ages = [client.first_age for client in clients]
+    ages = [client.initial_age for client in clients]
     for number in range(40):
         willing = [k for k, client in enumerate(clients) if client.takes_part(number, ages[k])]
         assert selector.ages.tolist() == ages

@@ -1,7 +1,7 @@
 //! `agewise client`: one client that decides by itself.
 
 use super::Failure;
-use super::network::{ClientData, Connection, LogArgs, TokenArgs, block_on, show, told_to_stop};
+use super::network::{ClientData, EndpointArgs, LogArgs, TokenArgs, block_on, show, told_to_stop};
 use agewise_core::Error;
 use agewise_server::client::{Client, ClientParams};
 use agewise_server::native::{ImageClient, SharedImages};
@@ -26,7 +26,7 @@ Examples:
 #[command(about = "Take part in a run: decide by age, train, report", after_help = EXAMPLES, override_usage = USAGE)]
 pub(crate) struct ClientArgs {
     #[command(flatten)]
-    connection: Connection,
+    connection: EndpointArgs,
 
     #[command(flatten)]
     token: TokenArgs,

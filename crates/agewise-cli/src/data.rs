@@ -9,8 +9,8 @@ use agewise_experiment::RunDir;
 use agewise_report::data::{Shown, show};
 use agewise_report::format::number;
 use agewise_train::data::{
-    CATALOGUE, CatalogueEntry, DATA_VARIABLE, DataError, FetchError, FetchStep, Fetched, Found,
-    Integrity, PartitionDistribution, PartitionParams, Split, Spread, fetch, folders,
+    CATALOGUE, CatalogueEntry, DATA_VARIABLE, DataError, DatasetFiles, FetchError, FetchStep,
+    Fetched, Integrity, PartitionDistribution, PartitionParams, Split, Spread, fetch, folders,
 };
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
@@ -326,7 +326,7 @@ impl FetchProgress {
 fn complete_sets(
     folders: &[PathBuf],
     wrong: &mut Vec<String>,
-) -> Result<Vec<(&'static CatalogueEntry, Found)>, Failure> {
+) -> Result<Vec<(&'static CatalogueEntry, DatasetFiles)>, Failure> {
     let mut complete = Vec::new();
     for entry in CATALOGUE {
         match entry.find_in(folders) {
@@ -353,7 +353,7 @@ fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
     }
     let mut wrong = Vec::new();
     let folders = args.place.folders();
-    let found: Vec<(&CatalogueEntry, Found)> = match &args.name {
+    let found: Vec<(&CatalogueEntry, DatasetFiles)> = match &args.name {
         Some(name) => {
             let entry = CatalogueEntry::named(name)?;
             vec![(entry, entry.find_in(&folders)?)]

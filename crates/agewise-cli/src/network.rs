@@ -15,7 +15,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 /// Where the coordinator is.
 #[derive(Debug, Args)]
-pub(crate) struct Connection {
+pub(crate) struct EndpointArgs {
     /// The coordinator: https://HOST:PORT (http:// only on loopback)
     #[arg(long, value_name = "URL")]
     pub(crate) coordinator: String,
@@ -220,7 +220,7 @@ pub(crate) fn show(client: &str, event: &Event, json: bool) {
         Event::StateNotWritten { why } => {
             tracing::warn!(client, why, "the state cannot be written, trying again");
         }
-        Event::GaveUp { why } => tracing::error!(client, why, "gave up"),
+        Event::Failed { why } => tracing::error!(client, why, "gave up"),
         Event::Finished => tracing::info!(client, "the run is over"),
     }
 }

@@ -39,12 +39,12 @@ struct State {
     /// Rounds that are behind each run under way.
     under_way: BTreeMap<RunId, u64>,
     bars: BTreeMap<RunId, ProgressBar>,
-    variants: Vec<Progress>,
+    variants: Vec<VariantProgress>,
 }
 
 /// What is known of a variant so far.
 #[derive(Clone, Default)]
-struct Progress {
+struct VariantProgress {
     finished: u32,
     /// The last score of each seed.
     scores: BTreeMap<u32, f64>,
@@ -69,7 +69,7 @@ impl ProgressTable {
             time_left: TimeLeft::new(workers, vec![of_variant; variants]),
             under_way: BTreeMap::new(),
             bars: BTreeMap::new(),
-            variants: vec![Progress::default(); variants],
+            variants: vec![VariantProgress::default(); variants],
         };
         let table = Self {
             experiment: experiment.clone(),

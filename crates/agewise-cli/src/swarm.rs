@@ -1,6 +1,8 @@
 //! `agewise swarm`: many clients in one process.
 
-use super::network::{ClientData, Connection, LogArgs, block_on, read_tokens, show, told_to_stop};
+use super::network::{
+    ClientData, EndpointArgs, LogArgs, block_on, read_tokens, show, told_to_stop,
+};
 use super::{Failure, count};
 use agewise_server::client::Event;
 use agewise_server::client::swarm::{self, SwarmParams};
@@ -29,7 +31,7 @@ pub(crate) struct SwarmArgs {
     clients: u64,
 
     #[command(flatten)]
-    connection: Connection,
+    connection: EndpointArgs,
 
     #[command(flatten)]
     data: ClientData,

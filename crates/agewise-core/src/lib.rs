@@ -14,7 +14,7 @@
 //! - [`Selector`]: a policy at work on a population, round by round.
 //! - [`PolicyVariant`]: a policy with its name, first ages and weighting; also one of your own.
 //! - [`theory`]: Theorems 1 to 5 and what follows.
-//! - [`metrics`]: intervals, windows, weights, cohort sizes, load, co-participation; accumulators that can be merged.
+//! - [`metrics`]: intervals, windows, weights, cohort sizes, load, co-participation.
 
 #![forbid(unsafe_code)]
 

@@ -33,7 +33,9 @@ pub use executor::{play, read};
 pub use experiment::{Experiment, ExperimentBuilder, SeedContext, Variant};
 pub use log::{RoundLog, TestScore};
 pub use params::{Difference, ExperimentParams, TrainingParams, WorldParams, read_params};
-pub use record::{ClientRecord, CurvePoint, LoadRecord, Record, RoundRow, RunId, TrainingRecord};
+pub use record::{
+    ClientRecord, CurvePoint, LoadRecord, Record, RoundRecord, RunId, TrainingRecord,
+};
 pub use results::Results;
 pub use run::{SelectionRun, SelectionSpec, TrainingRun};
 pub use run_dir::{RunDir, RunDirError};

@@ -33,7 +33,8 @@ pub struct RoundLog {
     pub first_losses: Vec<(u32, f32)>,
     /// In the first round, the ages of all clients, where the probes decided them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_ages: Option<Vec<u64>>,
+    #[serde(rename = "first_ages")]
+    pub initial_ages: Option<Vec<u64>>,
     /// Whether no client had been selected, and one was forced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forced: bool,

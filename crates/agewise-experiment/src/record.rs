@@ -23,7 +23,7 @@ pub struct Record {
     /// Whether it is at its end.
     pub finished: bool,
     /// Every round, from 0.
-    pub rounds: Vec<RoundRow>,
+    pub rounds: Vec<RoundRecord>,
     /// How it loaded its clients; nothing before the first round.
     pub load: Option<LoadRecord>,
     /// What came of training, where there is a task.
@@ -32,7 +32,7 @@ pub struct Record {
 
 /// One round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct RoundRow {
+pub struct RoundRecord {
     /// Clients that could be selected; nothing where counting them would cost more than the round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available: Option<u64>,

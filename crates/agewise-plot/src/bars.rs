@@ -6,7 +6,7 @@ use crate::panel::HALF_BAR;
 use crate::series::DataArea;
 use crate::series::{Series, SeriesStyle};
 use crate::svg::{PathData, Stroke, SvgWriter};
-use crate::theme::Look;
+use crate::theme::SlotStyle;
 
 /// Bars thinner than this are not told apart; then their outline is drawn.
 const THINNEST: f64 = 2.0;
@@ -77,7 +77,7 @@ pub(crate) fn draw_bars(
     index: usize,
     layout: BarLayout,
     data: &DataArea,
-    look: Look,
+    slot_style: SlotStyle,
 ) {
     let places = bar_places(series, data);
     match layout {
@@ -89,9 +89,9 @@ pub(crate) fn draw_bars(
                 let left = place.left + unit * (1.0 - share) / 2.0 + index as f64 * width;
                 add_bar(&mut path, left, left + width, place.tip, data);
             }
-            svg.fill_path(&path, look.color, None);
+            svg.fill_path(&path, slot_style.color, None);
         }
-        BarLayout::Outlines => draw_outline(svg, &places, data, look),
+        BarLayout::Outlines => draw_outline(svg, &places, data, slot_style),
     }
 }
 
@@ -111,7 +111,7 @@ fn add_bar(path: &mut PathData, left: f64, right: f64, tip: f64, data: &DataArea
 }
 
 /// Draws the area below the tops of neighbouring bars, and a line along the tops.
-fn draw_outline(svg: &mut SvgWriter, places: &[BarPlace], data: &DataArea, look: Look) {
+fn draw_outline(svg: &mut SvgWriter, places: &[BarPlace], data: &DataArea, slot_style: SlotStyle) {
     let base = data.base();
     let mut corners: Vec<Option<Point>> = Vec::with_capacity(2 * places.len());
     let mut previous_right = f64::NEG_INFINITY;
@@ -138,8 +138,8 @@ fn draw_outline(svg: &mut SvgWriter, places: &[BarPlace], data: &DataArea, look:
             lines.polyline(&line);
         }
     }
-    svg.tint_path(&areas, look.color);
-    svg.stroke_path(&lines, &Stroke { color: look.color, width: 1.4, dash: look.dash });
+    svg.tint_path(&areas, slot_style.color);
+    svg.stroke_path(&lines, &Stroke { color: slot_style.color, width: 1.4, dash: slot_style.dash });
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
         let layout = BarLayout::find(series, &data);
         let mut svg = SvgWriter::new(100.0, 100.0, "", "");
         for (index, one) in series.iter().enumerate() {
-            draw_bars(&mut svg, one, index, layout, &data, Look::of_slot(index));
+            draw_bars(&mut svg, one, index, layout, &data, SlotStyle::of_slot(index));
         }
         svg.finish()
     }

@@ -9,7 +9,7 @@ use crate::axis::{Axis, ResolvedAxis, bottom_margin, left_margin, resolve_y};
 use crate::geometry::{Point, Rect};
 use crate::heat_map::{HeatMap, draw_heat_map};
 use crate::intervals::{IntervalPlot, draw_interval_plot, names_margin, natural_height};
-use crate::legend::{Legend, LegendPosition, Looks};
+use crate::legend::{Legend, LegendPosition, SlotStyles};
 use crate::panel::{DataRange, Panel, RIGHT_MARGIN, draw_panel};
 use crate::png::{DrawError, render_png};
 use crate::series::Series;
@@ -224,7 +224,7 @@ impl Chart {
         }
     }
 
-    /// The names that have a look, each with the slot asked for.
+    /// The names that have a style, each with the slot asked for.
     pub(crate) fn names(&self) -> Vec<(&str, Option<usize>)> {
         match self {
             Self::Panel(panel) => {
@@ -284,13 +284,13 @@ impl Chart {
         y: &ResolvedAxis,
         plot: Rect,
         left_margin: f64,
-        looks: &Looks,
+        slot_styles: &SlotStyles,
     ) {
         match self {
-            Self::Panel(panel) => draw_panel(svg, panel, x_range, y, plot, looks),
+            Self::Panel(panel) => draw_panel(svg, panel, x_range, y, plot, slot_styles),
             Self::HeatMap(map) => draw_heat_map(svg, map, x_range, y, plot),
             Self::IntervalPlot(intervals) => {
-                draw_interval_plot(svg, intervals, x_range, y, plot, left_margin, looks);
+                draw_interval_plot(svg, intervals, x_range, y, plot, left_margin, slot_styles);
             }
         }
     }
@@ -308,8 +308,8 @@ pub(crate) fn draw_figure(figure: &Figure) -> String {
     let columns = figure.column_count();
     let panel_gaps = panel_gaps(columns);
     let inner_width = inner_width(figure);
-    let looks = Looks::assign(&figure.panels);
-    let legend = Legend::lay_out(&figure.panels, &looks, inner_width);
+    let slot_styles = SlotStyles::assign(&figure.panels);
+    let legend = Legend::lay_out(&figure.panels, &slot_styles, inner_width);
     let title = theme::TITLE.wrap(&figure.title, inner_width);
     let subtitle = theme::SUBTITLE.wrap(&figure.subtitle, inner_width);
     let caption = theme::CAPTION.wrap(&figure.caption, inner_width);
@@ -340,7 +340,7 @@ pub(crate) fn draw_figure(figure: &Figure) -> String {
                 draw_lines(&mut svg, &subtitle, Point { y: below, ..at }, &theme::SUBTITLE);
             }
             Block::Legend => legend.draw(&mut svg, at),
-            Block::Panels => grid.draw(&mut svg, at, &looks),
+            Block::Panels => grid.draw(&mut svg, at, &slot_styles),
             Block::Caption => draw_lines(&mut svg, &caption, at, &theme::CAPTION),
         }
         at.y += height + theme::BLOCK_GAP;
@@ -461,7 +461,7 @@ impl<'a> PanelGrid<'a> {
         rows.map(|row| self.row_height(row)).sum::<f64>() + gaps
     }
 
-    fn draw(&self, svg: &mut SvgWriter, origin: Point, looks: &Looks) {
+    fn draw(&self, svg: &mut SvgWriter, origin: Point, slot_styles: &SlotStyles) {
         let mut y = origin.y;
         for row in self.plans.chunks(self.columns) {
             for (column, plan) in row.iter().enumerate() {
@@ -477,7 +477,7 @@ impl<'a> PanelGrid<'a> {
                     width: self.panel_width - left_margin - RIGHT_MARGIN,
                     height: plan.plot_height,
                 };
-                plan.chart.draw(svg, plan.x_range, &plan.y, plot, left_margin, looks);
+                plan.chart.draw(svg, plan.x_range, &plan.y, plot, left_margin, slot_styles);
             }
             y += self.row_height(row) + theme::BLOCK_GAP;
         }

@@ -6,7 +6,7 @@ use crate::intervals::IntervalRow;
 use crate::series::DataArea;
 use crate::svg::{PathData, Stroke, SvgWriter};
 use crate::theme;
-use crate::theme::Look;
+use crate::theme::SlotStyle;
 
 const MARKER_RADIUS: f64 = 5.0;
 const BAR_STROKE_WIDTH: f64 = 2.2;
@@ -60,7 +60,7 @@ pub(crate) struct RowArea<'a> {
     pub(crate) plot: &'a Rect,
     /// Half height of the row.
     pub(crate) middle: f64,
-    pub(crate) look: Look,
+    pub(crate) slot_style: SlotStyle,
 }
 
 impl RowArea<'_> {
@@ -73,13 +73,17 @@ impl RowArea<'_> {
         let mut marker = PathData::default();
         match place(row.value, self.data) {
             Some(Place::Inside(x)) => {
-                self.look.marker.add_to(&mut marker, Point { x, y: self.middle }, MARKER_RADIUS);
+                self.slot_style.marker.add_to(
+                    &mut marker,
+                    Point { x, y: self.middle },
+                    MARKER_RADIUS,
+                );
             }
             Some(side) => self.add_arrow(&mut marker, side, self.middle, VALUE_ARROW),
             None => {}
         }
         let rim = Stroke { color: theme::BACKGROUND, width: 1.2, dash: "" };
-        svg.fill_path(&marker, self.look.color, Some(&rim));
+        svg.fill_path(&marker, self.slot_style.color, Some(&rim));
     }
 
     fn draw_bar(&self, svg: &mut SvgWriter, low: f64, high: f64) {
@@ -104,9 +108,9 @@ impl RowArea<'_> {
         if ends[0] < ends[1] {
             lines.polyline(&ends.map(|x| Point { x, y: self.middle }));
         }
-        let stroke = Stroke { color: self.look.color, width: BAR_STROKE_WIDTH, dash: "" };
+        let stroke = Stroke { color: self.slot_style.color, width: BAR_STROKE_WIDTH, dash: "" };
         svg.stroke_path(&lines, &stroke);
-        svg.fill_path(&arrows, self.look.color, None);
+        svg.fill_path(&arrows, self.slot_style.color, None);
     }
 
     fn draw_dots(&self, svg: &mut SvgWriter, dots: &[f64]) {
@@ -122,7 +126,7 @@ impl RowArea<'_> {
                 side => self.add_arrow(&mut path, side, y, DOT_ARROW),
             }
         }
-        svg.tint_path(&path, self.look.color);
+        svg.tint_path(&path, self.slot_style.color);
     }
 
     /// The horizontal position of a dot or of the arrow in its place.
@@ -186,7 +190,8 @@ mod tests {
         let y = Axis::linear("").resolve(None, 1);
         let data = DataArea { x: &x, y: &y, area: AREA };
         let mut svg = SvgWriter::new(124.0, 34.0, "", "");
-        let area = RowArea { data: &data, plot: &PLOT, middle: 17.0, look: Look::of_slot(0) };
+        let area =
+            RowArea { data: &data, plot: &PLOT, middle: 17.0, slot_style: SlotStyle::of_slot(0) };
         area.draw(&mut svg, row);
         svg.finish()
     }

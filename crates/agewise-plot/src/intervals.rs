@@ -3,7 +3,7 @@
 use crate::axis::{Axis, ResolvedAxis, TICK_GAP, draw_tick_labels, draw_x_axis_name, resolve_x};
 use crate::geometry::{Point, Rect};
 use crate::interval_marks::RowArea;
-use crate::legend::Looks;
+use crate::legend::SlotStyles;
 use crate::panel::{
     AXIS_STROKE, DataRange, Direction, ReferenceLine, SIDE_INSET, draw_grid, draw_no_data,
     draw_reference_labels, draw_reference_lines, include_shown,
@@ -199,7 +199,7 @@ pub(crate) fn draw_interval_plot(
     y: &ResolvedAxis,
     place: Rect,
     left_margin: f64,
-    looks: &Looks,
+    slot_styles: &SlotStyles,
 ) {
     if plot.rows.is_empty() {
         draw_no_data(svg, &place);
@@ -242,8 +242,8 @@ pub(crate) fn draw_interval_plot(
     let name_width = left_margin - STRIPE_PADDING - TICK_GAP;
     for (index, row) in plot.rows.iter().enumerate() {
         let middle = rows.y + (index as f64 + 0.5) * row_height;
-        let look = looks.of(&row.name);
-        RowArea { data: &data, plot: &rows, middle, look }.draw(svg, row);
+        let slot_style = slot_styles.of(&row.name);
+        RowArea { data: &data, plot: &rows, middle, slot_style }.draw(svg, row);
         let style = &theme::ROW_NAME;
         let start =
             Point { x: stripes.x + STRIPE_PADDING, y: middle + style.half_capital_height() };

@@ -1,4 +1,4 @@
-//! The legend shared by all panels: which looks the series get, and how the entries are set.
+//! The legend shared by all panels: which style each series gets, and how the entries are set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::geometry::{Point, Rect};
 use crate::series::{Series, SeriesStyle};
 use crate::svg::{Anchor, PathData, Stroke, SvgWriter};
 use crate::theme;
-use crate::theme::Look;
+use crate::theme::SlotStyle;
 
 /// Where the legend stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub enum LegendPosition {
     Bottom,
 }
 
-/// The look of each name of a figure, be it of series or of the rows of interval plots.
+/// The style of each name of a figure, be it of series or of the rows of interval plots.
 #[derive(Debug)]
-pub(crate) struct Looks<'a>(BTreeMap<&'a str, Look>);
+pub(crate) struct SlotStyles<'a>(BTreeMap<&'a str, SlotStyle>);
 
-impl<'a> Looks<'a> {
+impl<'a> SlotStyles<'a> {
     /// Gives each name its slot: the one asked for, or else the lowest that is still free.
     pub(crate) fn assign(panels: &'a [Chart]) -> Self {
         let mut slots: BTreeMap<&str, usize> = BTreeMap::new();
@@ -40,12 +40,12 @@ impl<'a> Looks<'a> {
                 slots.extend(free.next().map(|slot| (name, slot)));
             }
         }
-        Self(slots.into_iter().map(|(name, slot)| (name, Look::of_slot(slot))).collect())
+        Self(slots.into_iter().map(|(name, slot)| (name, SlotStyle::of_slot(slot))).collect())
     }
 
-    /// The look of a name; names that were not in the panels get the first one.
-    pub(crate) fn of(&self, name: &str) -> Look {
-        self.0.get(name).copied().unwrap_or_else(|| Look::of_slot(0))
+    /// The style of a name; names that were not in the panels get the first one.
+    pub(crate) fn of(&self, name: &str) -> SlotStyle {
+        self.0.get(name).copied().unwrap_or_else(|| SlotStyle::of_slot(0))
     }
 }
 
@@ -55,7 +55,7 @@ struct Entry<'a> {
     name: &'a str,
     /// The name as far as there is room for it.
     shown_name: String,
-    look: Look,
+    slot_style: SlotStyle,
     series: Vec<&'a Series>,
 }
 
@@ -78,7 +78,7 @@ const ROW_HEIGHT: f64 = 22.0;
 
 impl<'a> Legend<'a> {
     /// Merges the series of all panels by name and sets the entries into rows of `width`.
-    pub(crate) fn lay_out(panels: &'a [Chart], looks: &Looks, width: f64) -> Self {
+    pub(crate) fn lay_out(panels: &'a [Chart], slot_styles: &SlotStyles, width: f64) -> Self {
         let mut entries: Vec<Entry<'a>> = Vec::new();
         for series in panels.iter().flat_map(Chart::series) {
             if series.name.trim().is_empty() {
@@ -90,7 +90,7 @@ impl<'a> Legend<'a> {
                     name: &series.name,
                     shown_name: theme::LEGEND
                         .shorten(&series.name, width - SAMPLE_WIDTH - SAMPLE_GAP),
-                    look: looks.of(&series.name),
+                    slot_style: slot_styles.of(&series.name),
                     series: vec![series],
                 }),
             }
@@ -189,7 +189,7 @@ impl Entry<'_> {
             path
         };
         if self.has_band() {
-            svg.tint_path(&centered(SAMPLE_WIDTH, BAND_SAMPLE_HEIGHT), self.look.color);
+            svg.tint_path(&centered(SAMPLE_WIDTH, BAND_SAMPLE_HEIGHT), self.slot_style.color);
         }
         if self.has_line() {
             // Drawn from the middle outwards, the dashes are the same on both sides of the marker.
@@ -197,23 +197,26 @@ impl Entry<'_> {
             let mut sample = PathData::default();
             sample.polyline(&[middle, at]);
             sample.polyline(&[middle, Point { x: at.x + SAMPLE_WIDTH, ..at }]);
-            let stroke =
-                Stroke { color: self.look.color, width: theme::LINE_WIDTH, dash: self.look.dash };
+            let stroke = Stroke {
+                color: self.slot_style.color,
+                width: theme::LINE_WIDTH,
+                dash: self.slot_style.dash,
+            };
             svg.stroke_path(&sample, &stroke);
         }
         if self.has_bars() {
             let rim = Stroke { color: theme::BACKGROUND, width: 2.0, dash: "" };
             svg.fill_path(
                 &centered(BAR_SAMPLE_WIDTH, BAR_SAMPLE_HEIGHT),
-                self.look.color,
+                self.slot_style.color,
                 Some(&rim),
             );
         } else if self.has_markers() {
             let mut path = PathData::default();
             let center = Point { x: at.x + SAMPLE_WIDTH / 2.0, ..at };
-            self.look.marker.add_to(&mut path, center, theme::MARKER_RADIUS);
+            self.slot_style.marker.add_to(&mut path, center, theme::MARKER_RADIUS);
             let rim = Stroke { color: theme::BACKGROUND, width: 1.0, dash: "" };
-            svg.fill_path(&path, self.look.color, Some(&rim));
+            svg.fill_path(&path, self.slot_style.color, Some(&rim));
         }
         let text_start = Point {
             x: at.x + SAMPLE_WIDTH + SAMPLE_GAP,
@@ -246,7 +249,7 @@ mod tests {
         let band = Series::new("a", SeriesStyle::Line, [(0.0, 1.0)]).band([(0.0, 0.0, 1.0)]);
         let with_band = Panel::new("t", Axis::linear("x"), Axis::linear("y")).series(band);
         let panels = [panel(&[("a", SeriesStyle::Bars, None)]), with_band.into()];
-        let legend = Legend::lay_out(&panels, &Looks::assign(&panels), 500.0);
+        let legend = Legend::lay_out(&panels, &SlotStyles::assign(&panels), 500.0);
         assert_eq!(legend.entries.len(), 1);
         let entry = &legend.entries[0];
         assert!(entry.has_line() && entry.has_bars() && entry.has_band() && !entry.has_markers());
@@ -261,7 +264,7 @@ mod tests {
             panel(&[("a", SeriesStyle::Line, None), ("b", SeriesStyle::Line, None)]),
             panel(&[("b", SeriesStyle::Stems, None), ("", SeriesStyle::Line, None)]),
         ];
-        let legend = Legend::lay_out(&panels, &Looks::assign(&panels), 500.0);
+        let legend = Legend::lay_out(&panels, &SlotStyles::assign(&panels), 500.0);
         assert_eq!(legend.entries.len(), 2);
         assert!(legend.entries[1].has_line() && legend.entries[1].has_markers());
         assert!(!legend.entries[0].has_markers());
@@ -274,10 +277,10 @@ mod tests {
             panel(&[("a", SeriesStyle::Line, None), ("b", SeriesStyle::Line, Some(0))]),
             panel(&[("a", SeriesStyle::Line, None), ("c", SeriesStyle::Line, None)]),
         ];
-        let looks = Looks::assign(&panels);
-        assert_eq!(looks.of("b"), Look::of_slot(0));
-        assert_eq!(looks.of("a"), Look::of_slot(1));
-        assert_eq!(looks.of("c"), Look::of_slot(2));
+        let slot_styles = SlotStyles::assign(&panels);
+        assert_eq!(slot_styles.of("b"), SlotStyle::of_slot(0));
+        assert_eq!(slot_styles.of("a"), SlotStyle::of_slot(1));
+        assert_eq!(slot_styles.of("c"), SlotStyle::of_slot(2));
     }
 
     #[test]
@@ -287,7 +290,7 @@ mod tests {
         let series: Vec<(&str, SeriesStyle, Option<usize>)> =
             names.iter().map(|name| (name.as_str(), SeriesStyle::Line, None)).collect();
         let panels = [panel(&series)];
-        let legend = Legend::lay_out(&panels, &Looks::assign(&panels), 700.0);
+        let legend = Legend::lay_out(&panels, &SlotStyles::assign(&panels), 700.0);
         assert!(legend.height() > ROW_HEIGHT);
         for (index, entry) in legend.entries.iter().enumerate() {
             let column = index % legend.columns;
@@ -301,13 +304,13 @@ mod tests {
     fn a_name_wider_than_the_figure_is_cut() {
         let name = "endless ".repeat(80);
         let panels = [panel(&[(&name, SeriesStyle::Line, None)])];
-        let legend = Legend::lay_out(&panels, &Looks::assign(&panels), 300.0);
+        let legend = Legend::lay_out(&panels, &SlotStyles::assign(&panels), 300.0);
         assert!(legend.entries[0].width() <= 300.0);
     }
 
     #[test]
     fn no_series_need_no_room() {
-        let legend = Legend::lay_out(&[], &Looks::assign(&[]), 300.0);
+        let legend = Legend::lay_out(&[], &SlotStyles::assign(&[]), 300.0);
         assert!(legend.height().abs() < 1e-9);
     }
 }

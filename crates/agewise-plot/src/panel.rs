@@ -2,7 +2,7 @@
 
 use crate::axis::{Axis, ResolvedAxis, draw_axis_names, draw_tick_labels, resolve_x};
 use crate::geometry::{Point, Rect};
-use crate::legend::Looks;
+use crate::legend::SlotStyles;
 use crate::series::{DataArea, Series, SeriesStyle, draw_series};
 use crate::svg::{Anchor, PathData, Stroke, SvgWriter};
 use crate::theme;
@@ -190,7 +190,7 @@ pub(crate) fn draw_panel(
     x_range: DataRange,
     y: &ResolvedAxis,
     plot: Rect,
-    looks: &Looks,
+    slot_styles: &SlotStyles,
 ) {
     let area = Rect { x: plot.x + SIDE_INSET, width: plot.width - 2.0 * SIDE_INSET, ..plot };
     let x = resolve_x(&panel.x_axis(x_range), x_range, area.width);
@@ -205,7 +205,7 @@ pub(crate) fn draw_panel(
         &AXIS_STROKE,
     );
     if panel.has_data() {
-        draw_series(svg, &panel.series, looks, &data);
+        draw_series(svg, &panel.series, slot_styles, &data);
         draw_reference_labels(svg, &panel.references, &data, &plot);
     } else {
         draw_no_data(svg, &plot);

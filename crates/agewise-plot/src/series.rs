@@ -5,9 +5,9 @@ use crate::bars::{BarLayout, draw_bars};
 use crate::geometry::{
     Point, Rect, clip_polygon, clip_polyline, space_markers, thin_line, thin_markers,
 };
-use crate::legend::Looks;
+use crate::legend::SlotStyles;
 use crate::svg::{PathData, Stroke, SvgWriter};
-use crate::theme::{self, Look};
+use crate::theme::{self, SlotStyle};
 
 /// How the points of a series are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,9 +132,14 @@ impl DataArea<'_> {
 }
 
 /// Draws all series in the order given, the bands of all of them first: no band covers a line.
-pub(crate) fn draw_series(svg: &mut SvgWriter, series: &[Series], looks: &Looks, data: &DataArea) {
+pub(crate) fn draw_series(
+    svg: &mut SvgWriter,
+    series: &[Series],
+    slot_styles: &SlotStyles,
+    data: &DataArea,
+) {
     for one in series {
-        draw_band(svg, one, data, looks.of(&one.name));
+        draw_band(svg, one, data, slot_styles.of(&one.name));
     }
     let dodge = stem_dodge(series, data);
     let stem_count = series.iter().filter(|series| series.style == SeriesStyle::Stems).count();
@@ -142,34 +147,34 @@ pub(crate) fn draw_series(svg: &mut SvgWriter, series: &[Series], looks: &Looks,
     let bar_layout = BarLayout::find(series, data);
     let mut bar_index = 0;
     for one in series {
-        let look = looks.of(&one.name);
+        let slot_style = slot_styles.of(&one.name);
         let positions = data.positions(one);
         match one.style {
-            SeriesStyle::Line => draw_line(svg, &thin_line(positions), data, look),
+            SeriesStyle::Line => draw_line(svg, &thin_line(positions), data, slot_style),
             SeriesStyle::LineWithMarkers => {
                 let line = thin_line(positions);
                 let points: Vec<Point> = visible(&line, data);
-                draw_line(svg, &line, data, look);
-                draw_markers(svg, &space_markers(points), look, theme::MARKER_RADIUS);
+                draw_line(svg, &line, data, slot_style);
+                draw_markers(svg, &space_markers(points), slot_style, theme::MARKER_RADIUS);
             }
             SeriesStyle::Markers => {
                 let points = thin_markers(visible(&positions, data));
-                draw_markers(svg, &points, look, theme::MARKER_RADIUS);
+                draw_markers(svg, &points, slot_style, theme::MARKER_RADIUS);
             }
             SeriesStyle::Steps => {
                 let steps = thin_line(positions)
                     .split(Option::is_none)
                     .map(|piece| staircase(&piece.iter().copied().flatten().collect::<Vec<_>>()))
                     .collect::<Vec<_>>();
-                draw_pieces(svg, &steps, data, look);
+                draw_pieces(svg, &steps, data, slot_style);
             }
             SeriesStyle::Stems => {
                 let offset = dodge * (f64::from(stem_index) - (stem_count as f64 - 1.0) / 2.0);
                 stem_index += 1;
-                draw_stems(svg, &thin_line(positions), offset, data, look);
+                draw_stems(svg, &thin_line(positions), offset, data, slot_style);
             }
             SeriesStyle::Bars => {
-                draw_bars(svg, one, bar_index, bar_layout, data, look);
+                draw_bars(svg, one, bar_index, bar_layout, data, slot_style);
                 bar_index += 1;
             }
         }
@@ -180,16 +185,21 @@ fn visible(positions: &[Option<Point>], data: &DataArea) -> Vec<Point> {
     positions.iter().copied().flatten().filter(|&point| data.area.contains(point)).collect()
 }
 
-fn draw_line(svg: &mut SvgWriter, positions: &[Option<Point>], data: &DataArea, look: Look) {
+fn draw_line(
+    svg: &mut SvgWriter,
+    positions: &[Option<Point>],
+    data: &DataArea,
+    slot_style: SlotStyle,
+) {
     let pieces: Vec<Vec<Point>> = positions
         .split(Option::is_none)
         .map(|piece| piece.iter().copied().flatten().collect())
         .collect();
-    draw_pieces(svg, &pieces, data, look);
+    draw_pieces(svg, &pieces, data, slot_style);
 }
 
 /// Draws unbroken lines. A point with a gap on both sides has no line, so it becomes a dot.
-fn draw_pieces(svg: &mut SvgWriter, pieces: &[Vec<Point>], data: &DataArea, look: Look) {
+fn draw_pieces(svg: &mut SvgWriter, pieces: &[Vec<Point>], data: &DataArea, slot_style: SlotStyle) {
     let (mut lines, mut dots) = (PathData::default(), PathData::default());
     for piece in pieces.iter().flat_map(|piece| clip_polyline(piece, &data.area)) {
         match piece[..] {
@@ -197,9 +207,10 @@ fn draw_pieces(svg: &mut SvgWriter, pieces: &[Vec<Point>], data: &DataArea, look
             _ => lines.polyline(&piece),
         }
     }
-    let stroke = Stroke { color: look.color, width: theme::LINE_WIDTH, dash: look.dash };
+    let stroke =
+        Stroke { color: slot_style.color, width: theme::LINE_WIDTH, dash: slot_style.dash };
     svg.stroke_path(&lines, &stroke);
-    svg.fill_path(&dots, look.color, None);
+    svg.fill_path(&dots, slot_style.color, None);
 }
 
 /// The corners of a line that keeps each height until the next point.
@@ -218,7 +229,7 @@ fn draw_stems(
     positions: &[Option<Point>],
     offset: f64,
     data: &DataArea,
-    look: Look,
+    slot_style: SlotStyle,
 ) {
     let base = data.base();
     let mut stems = PathData::default();
@@ -228,12 +239,12 @@ fn draw_stems(
         let tip = point.y.clamp(data.area.y, data.area.bottom());
         stems.polyline(&[Point { x, y: base }, Point { x, y: tip }]);
     }
-    svg.stroke_path(&stems, &Stroke { color: look.color, width: 1.6, dash: "" });
+    svg.stroke_path(&stems, &Stroke { color: slot_style.color, width: 1.6, dash: "" });
     let tips: Vec<Point> = visible(positions, data)
         .into_iter()
         .map(|point| Point { x: point.x + offset, ..point })
         .collect();
-    draw_markers(svg, &thin_markers(tips), look, STEM_MARKER_RADIUS);
+    draw_markers(svg, &thin_markers(tips), slot_style, STEM_MARKER_RADIUS);
 }
 
 /// How far the stems of neighbouring series stand apart: enough to see each, never so much that
@@ -259,19 +270,24 @@ fn stem_dodge(series: &[Series], data: &DataArea) -> f64 {
     (0.6 * spacing / stems.len() as f64).min(WIDEST)
 }
 
-fn draw_markers(svg: &mut SvgWriter, centers: &[Point], look: Look, radius: f64) {
+fn draw_markers(svg: &mut SvgWriter, centers: &[Point], slot_style: SlotStyle, radius: f64) {
     // In a dense cloud the white rims would hide the markers below.
     const MOST_WITH_RIM: usize = 400;
     let mut path = PathData::default();
     for &center in centers {
-        look.marker.add_to(&mut path, center, radius);
+        slot_style.marker.add_to(&mut path, center, radius);
     }
     let rim = Stroke { color: theme::BACKGROUND, width: 1.0, dash: "" };
-    svg.fill_path(&path, look.color, (centers.len() <= MOST_WITH_RIM).then_some(&rim));
+    svg.fill_path(&path, slot_style.color, (centers.len() <= MOST_WITH_RIM).then_some(&rim));
 }
 
 /// Draws the band of `series`, if it has one.
-pub(crate) fn draw_band(svg: &mut SvgWriter, series: &Series, data: &DataArea, look: Look) {
+pub(crate) fn draw_band(
+    svg: &mut SvgWriter,
+    series: &Series,
+    data: &DataArea,
+    slot_style: SlotStyle,
+) {
     let edges: Vec<Option<(Point, Point)>> =
         series.band.iter().map(|&bounds| edge_positions(bounds, data)).collect();
     // Thinning looks at the columns of the points and at the gaps. Both edges share these, so they
@@ -284,7 +300,7 @@ pub(crate) fn draw_band(svg: &mut SvgWriter, series: &Series, data: &DataArea, l
             upper.iter().chain(lower.iter().rev()).copied().flatten().collect();
         path.closed(&clip_polygon(&outline, &data.area));
     }
-    svg.tint_path(&path, look.color);
+    svg.tint_path(&path, slot_style.color);
 }
 
 /// Where the upper and the lower end of the band are at one x, if they can be shown.
@@ -310,7 +326,7 @@ mod tests {
         let area = Rect { x: 0.0, y: 0.0, width: 100.0, height: 100.0 };
         let data = DataArea { x: &x, y: &y, area };
         let mut svg = SvgWriter::new(100.0, 100.0, "", "");
-        draw_series(&mut svg, series, &Looks::assign(&[]), &data);
+        draw_series(&mut svg, series, &SlotStyles::assign(&[]), &data);
         svg.finish()
     }
 
@@ -356,7 +372,7 @@ mod tests {
         let area = Rect { x: 0.0, y: 0.0, width: 100.0, height: 100.0 };
         let series = Series::new("s", SeriesStyle::Line, []).band(bounds);
         let mut svg = SvgWriter::new(100.0, 100.0, "", "");
-        draw_band(&mut svg, &series, &DataArea { x: &x, y: &y, area }, Look::of_slot(0));
+        draw_band(&mut svg, &series, &DataArea { x: &x, y: &y, area }, SlotStyle::of_slot(0));
         svg.finish()
     }
 

@@ -88,7 +88,7 @@ pub(crate) const MARKER_RADIUS: f64 = 4.2;
 
 /// Colour, dashes and marker of one series.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct SlotStyle {
     pub(crate) color: &'static str,
     pub(crate) dash: &'static str,
     pub(crate) marker: Marker,
@@ -112,8 +112,8 @@ const MARKERS: [Marker; 8] = [
     Marker::Pentagon,
 ];
 
-impl Look {
-    /// The look with this number; numbers beyond the last one start over.
+impl SlotStyle {
+    /// The style with this number; numbers beyond the last one start over.
     pub(crate) fn of_slot(slot: usize) -> Self {
         Self {
             color: COLORS[slot % COLORS.len()],
@@ -236,19 +236,19 @@ mod tests {
     #[test]
     fn series_differ_without_colour() {
         let grey: BTreeSet<String> = (0..40)
-            .map(Look::of_slot)
-            .map(|look| format!("{} {:?}", look.dash, look.marker))
+            .map(SlotStyle::of_slot)
+            .map(|style| format!("{} {:?}", style.dash, style.marker))
             .collect();
         assert_eq!(grey.len(), 40);
         let lines: BTreeSet<(&str, &str)> =
-            (0..35).map(Look::of_slot).map(|look| (look.color, look.dash)).collect();
+            (0..35).map(SlotStyle::of_slot).map(|style| (style.color, style.dash)).collect();
         assert_eq!(lines.len(), 35);
     }
 
     #[test]
     fn neighbouring_slots_differ_in_everything() {
         for slot in 0..40 {
-            let (one, next) = (Look::of_slot(slot), Look::of_slot(slot + 1));
+            let (one, next) = (SlotStyle::of_slot(slot), SlotStyle::of_slot(slot + 1));
             assert!(one.color != next.color && one.dash != next.dash && one.marker != next.marker);
         }
     }

@@ -44,7 +44,7 @@ impl TaskProvider for Trivial {
 }
 
 /// What all clients saw together.
-struct Seen {
+struct EventCounts {
     begun: Instant,
     enrolled: u64,
     all_enrolled: f64,
@@ -60,7 +60,7 @@ struct Seen {
     finished: Vec<f64>,
 }
 
-impl Seen {
+impl EventCounts {
     fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -93,7 +93,7 @@ impl Seen {
             }
             Event::Disconnected { why }
             | Event::StateNotWritten { why }
-            | Event::GaveUp { why } => {
+            | Event::Failed { why } => {
                 self.lost += 1;
                 eprintln!("lost: {why}");
             }
@@ -138,10 +138,10 @@ async fn run(
     authority: Vec<u8>,
     tokens: Vec<Token>,
     swarms: usize,
-) -> std::result::Result<Seen, Box<dyn AnyError>> {
+) -> std::result::Result<EventCounts, Box<dyn AnyError>> {
     let clients = tokens.len();
     let (sender, events) = unbounded_channel();
-    let seen = tokio::spawn(Seen::all(events));
+    let seen = tokio::spawn(EventCounts::all(events));
     let mut running = JoinSet::new();
     for (number, tokens) in tokens.chunks(clients.div_ceil(swarms)).enumerate() {
         let params = SwarmParams {

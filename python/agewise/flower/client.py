@@ -170,7 +170,7 @@ def _since(client: Client, content: RecordDict, state: RecordDict, round_from_ze
     if isinstance(since, int) and since <= round_from_zero:
         return since
     stated = _config_number(content, AGE_KEY)
-    age = client.first_age if stated is None or stated < 0 else stated
+    age = client.initial_age if stated is None or stated < 0 else stated
     return round_from_zero - age
 
 

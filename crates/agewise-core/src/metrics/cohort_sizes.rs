@@ -15,23 +15,11 @@ pub struct CohortSizes {
 impl CohortSizes {
     /// Records the cohort of one round.
     pub fn record(&mut self, size: u64) {
-        self.merge(&Self {
-            rounds: 1,
-            sum: u128::from(size),
-            sum_of_squares: u128::from(size) * u128::from(size),
-            range: Some((size, size)),
-        });
-    }
-
-    /// Adds the rounds of another accumulator.
-    pub fn merge(&mut self, other: &Self) {
-        self.rounds += other.rounds;
-        self.sum += other.sum;
-        self.sum_of_squares += other.sum_of_squares;
-        self.range = match (self.range, other.range) {
-            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-            (one, None) | (None, one) => one,
-        };
+        self.rounds += 1;
+        self.sum += u128::from(size);
+        self.sum_of_squares += u128::from(size) * u128::from(size);
+        let (min, max) = self.range.unwrap_or((size, size));
+        self.range = Some((min.min(size), max.max(size)));
     }
 
     /// How many rounds were recorded.

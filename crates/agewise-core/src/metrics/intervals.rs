@@ -40,13 +40,6 @@ impl Intervals {
         self.short[index] += clients;
     }
 
-    /// Adds the intervals of another accumulator.
-    pub fn merge(&mut self, other: &Self) {
-        for (interval, count) in other.histogram() {
-            self.record_many(interval - 1, count);
-        }
-    }
-
     /// How many intervals were recorded.
     pub fn count(&self) -> u64 {
         self.count

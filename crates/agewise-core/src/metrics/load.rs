@@ -2,7 +2,7 @@
 
 /// Jain's fairness index of participation, and how many clients never took part.
 ///
-/// Fed with the final count of each client, so parts that saw different clients can be merged.
+/// It is given the final count of each client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Load {
     clients: u64,
@@ -24,14 +24,6 @@ impl Load {
         self.never += if selections == 0 { clients } else { 0 };
         self.sum += selections * count;
         self.sum_of_squares += selections * selections * count;
-    }
-
-    /// Adds the clients of another accumulator.
-    pub fn merge(&mut self, other: &Self) {
-        self.clients += other.clients;
-        self.never += other.never;
-        self.sum += other.sum;
-        self.sum_of_squares += other.sum_of_squares;
     }
 
     /// Jain's index: 1 if all clients took part equally often, 1/n if one did everything; NaN while

@@ -1,8 +1,7 @@
-//! Participation metrics: small accumulators that can be merged.
+//! Participation metrics: small accumulators.
 //!
-//! Every sum is kept in whole numbers (weights in fixed point, see [`FixedSum`]), so merging the parts of
-//! two threads gives exactly what one thread would have got, in any order. [`Participation`] puts them
-//! together for one run.
+//! Every sum is kept in whole numbers (weights in fixed point, see [`FixedSum`]), so the clients of a round may be
+//! recorded in any order. [`Participation`] puts the accumulators together for one run.
 //!
 //! | metric | accumulator |
 //! |---|---|

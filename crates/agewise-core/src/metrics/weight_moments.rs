@@ -8,8 +8,6 @@ use super::FixedSum;
 use serde::{Deserialize, Serialize};
 
 /// Moments of the weights over rounds.
-///
-/// Merging is for parts that saw different clients in the same rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WeightMoments {
     clients: u64,
@@ -59,13 +57,6 @@ impl WeightMoments {
     pub fn record_many(&mut self, squares: f64, growth: f64) {
         self.squares += squares;
         self.squared_sums += growth * SQUARED_SUMS;
-    }
-
-    /// Adds what was recorded for other clients in the same rounds.
-    pub fn merge(&mut self, other: &Self) {
-        self.clients += other.clients;
-        self.squares = self.squares + other.squares;
-        self.squared_sums = self.squared_sums + other.squared_sums;
     }
 
     /// Sigma after so many rounds; NaN for none.

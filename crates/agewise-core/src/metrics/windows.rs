@@ -8,7 +8,7 @@ use super::variance_of;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The sums of one window length. Merging is for parts that saw different clients in the same rounds.
+/// The sums of one window length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowTally {
     length: u32,
@@ -55,15 +55,6 @@ impl WindowTally {
             self.sum_of_squares += self.open.1;
             self.open = (0, 0);
         }
-    }
-
-    /// Adds what was recorded for other clients in the same rounds.
-    pub fn merge(&mut self, other: &Self) {
-        self.clients += other.clients;
-        self.sum += other.sum;
-        self.sum_of_squares += other.sum_of_squares;
-        self.open.0 += other.open.0;
-        self.open.1 += other.open.1;
     }
 
     /// sqrt(Var Y)/T over all clients and closed windows; NaN while no window is closed.

@@ -129,7 +129,7 @@ impl ConvergenceBound {
     /// The offset gamma of the learning rate 1/(mu (t + gamma)).
     pub fn offset(&self) -> f64 {
         let k = f64::from(self.0.local_steps);
-        4.0 * k * (k + 1.0) * self.0.smoothness / self.0.convexity
+        4.0 * k * (k + 1.0) * self.0.objectives.smoothness / self.0.objectives.convexity
     }
 
     /// The bound on E\[F(theta)\] - F* after `rounds` rounds.
@@ -161,12 +161,14 @@ mod tests {
 
     fn constants() -> BoundConstants {
         BoundConstants {
-            smoothness: 2.0,
-            convexity: 0.5,
-            gradient_bound: 1.5,
-            gradient_sd: 0.7,
-            objective_gap: 0.3,
-            initial_distance: 4.0,
+            objectives: ObjectiveConstants {
+                smoothness: 2.0,
+                convexity: 0.5,
+                gradient_bound: 1.5,
+                gradient_sd: 0.7,
+                objective_gap: 0.3,
+                initial_distance: 4.0,
+            },
             local_steps: 5,
             cohort: 15,
             sigma: 0.061,
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!(field(BoundConstants { skew_min: 0.0, ..constants() }), "skew_min");
         assert_eq!(field(BoundConstants { skew_max: 0.5, ..constants() }), "skew_max");
         assert_eq!(field(BoundConstants { sigma: f64::NAN, ..constants() }), "sigma");
-        assert_eq!(field(BoundConstants { convexity: 3.0, ..constants() }), "convexity");
+        let objectives = ObjectiveConstants { convexity: 3.0, ..constants().objectives };
+        assert_eq!(field(BoundConstants { objectives, ..constants() }), "convexity");
         assert_eq!(field(BoundConstants { cohort: 0, ..constants() }), "cohort");
     }
 }

@@ -7,7 +7,7 @@ use crate::weighting::{CohortMember, Weighting};
 pub(crate) const MOST_DECISIONS: u64 = 20_000_000;
 
 /// What one period shows.
-pub(crate) struct Replay {
+pub(crate) struct PeriodFigures {
     pub(crate) cohort_sizes: Vec<u64>,
     pub(crate) sigma: f64,
 }
@@ -19,7 +19,7 @@ pub(crate) fn replay(
     weighting: Weighting,
     rounds: u64,
     takes_part: impl Fn(u64, u32) -> bool,
-) -> Replay {
+) -> PeriodFigures {
     let clients = setting.clients();
     let sizes = setting.sizes();
     let member = |client| CohortMember {
@@ -47,5 +47,5 @@ pub(crate) fn replay(
     let rounds = rounds as f64;
     let everyones = forced / f64::from(clients);
     let mean_square = mean.iter().map(|sum| ((sum + everyones) / rounds).powi(2)).sum::<f64>();
-    Replay { cohort_sizes, sigma: (square + forced) / rounds - mean_square }
+    PeriodFigures { cohort_sizes, sigma: (square + forced) / rounds - mean_square }
 }

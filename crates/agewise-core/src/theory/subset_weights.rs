@@ -36,7 +36,7 @@ const GATHERED_CLASSES: usize = 2_048;
 const STEP: f64 = 0.3;
 
 /// E\[sum of w^2\] and E\[w\] for each class, over non-empty cohorts.
-pub(crate) struct WeightMoments {
+pub(crate) struct SubsetMoments {
     pub(crate) square: f64,
     pub(crate) mean_weights: Vec<f64>,
     pub(crate) exact: bool,
@@ -67,7 +67,7 @@ pub fn random_sigma(sizes: &Sizes, cohort: u32) -> Sigma {
 }
 
 /// The moments of the weights of independent clients.
-pub(crate) fn independent_second_moments(classes: &[SizeClass]) -> WeightMoments {
+pub(crate) fn independent_second_moments(classes: &[SizeClass]) -> SubsetMoments {
     let transform = |s: f64, out: &mut [f64]| {
         // log of E[exp(-s D)], and from it the share of each class by dividing its own factor out.
         let factor = |class: &SizeClass| {
@@ -111,7 +111,7 @@ pub(crate) fn independent_second_moments(classes: &[SizeClass]) -> WeightMoments
 /// Integrates a_i(s) and s a_i(s) over s > 0 for all classes i with data, by the trapezoid rule in log s.
 ///
 /// `transform(s, out)` fills in a_i(s).
-fn integrate(classes: &[SizeClass], mut transform: impl FnMut(f64, &mut [f64])) -> WeightMoments {
+fn integrate(classes: &[SizeClass], mut transform: impl FnMut(f64, &mut [f64])) -> SubsetMoments {
     let total: f64 = classes.iter().map(|class| class.size * f64::from(class.count)).sum();
     let smallest =
         classes.iter().map(|class| class.size).filter(|&d| d > 0.0).fold(f64::INFINITY, f64::min);
@@ -131,7 +131,7 @@ fn integrate(classes: &[SizeClass], mut transform: impl FnMut(f64, &mut [f64])) 
             square += term * s * class.size * f64::from(class.count);
         }
     }
-    WeightMoments { square, mean_weights: integral, exact: true }
+    SubsetMoments { square, mean_weights: integral, exact: true }
 }
 
 /// A uniformly random subset of fixed size.
@@ -154,7 +154,7 @@ impl<'a> FixedCohort<'a> {
         fixed
     }
 
-    fn moments(&self) -> WeightMoments {
+    fn moments(&self) -> SubsetMoments {
         let mut moments = integrate(self.classes, |s, out| {
             let tilted = self.tilt(s);
             self.count_probability(&tilted, out);
@@ -168,7 +168,7 @@ impl<'a> FixedCohort<'a> {
     }
 
     /// If m clients without data can meet, their weights are equal: 1/m each.
-    fn add_cohorts_without_data(&self, moments: &mut WeightMoments) {
+    fn add_cohorts_without_data(&self, moments: &mut SubsetMoments) {
         let Some((index, class)) =
             self.classes.iter().enumerate().find(|(_, class)| class.size == 0.0)
         else {

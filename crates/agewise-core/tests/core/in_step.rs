@@ -5,16 +5,16 @@ use agewise_core::{Seed, Selector, Start, Weighting, build_policy};
 use std::collections::BTreeMap;
 
 /// What was seen in a run: cohort sizes, and how often two clients of a cohort met again the next time that both came.
-struct Seen {
+struct MeetingCounts {
     sizes: Vec<f64>,
     together: u64,
     pairs: u64,
 }
 
-fn watch(text: &str, clients: u64, cohort: u64, rounds: u64) -> Seen {
+fn watch(text: &str, clients: u64, cohort: u64, rounds: u64) -> MeetingCounts {
     let setting = skipping(clients, cohort, 100);
     let mut selector = Selector::new(&policy(text), setting, Seed(5), Start::Stationary).unwrap();
-    let mut seen = Seen { sizes: Vec::new(), together: 0, pairs: 0 };
+    let mut seen = MeetingCounts { sizes: Vec::new(), together: 0, pairs: 0 };
     let mut cohorts: Vec<Vec<u32>> = Vec::new();
     play(&mut selector, rounds, |cohort, _| {
         seen.sizes.push(cohort.clients.len() as f64);

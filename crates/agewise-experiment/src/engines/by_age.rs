@@ -3,7 +3,7 @@
 //! other engine.
 
 use super::round::{RoundMetrics, RoundSelection, merge};
-use super::shard::bounds::{Bounds, Found, missing, sort_out};
+use super::shard::bounds::{Bounds, ShardSelection, missing, sort_out};
 use super::shard::{Choice, Shard};
 use super::shards::Shards;
 use crate::world::RoundWorld;
@@ -194,7 +194,7 @@ impl ByAge {
         draws: &Draws,
         round: u64,
         boundary: Option<(i64, Choice<'_>)>,
-    ) -> Vec<Found> {
+    ) -> Vec<ShardSelection> {
         let choice = |since: i64| match boundary {
             None => Choice::Everyone,
             Some((boundary, choice)) => match since.cmp(&boundary) {

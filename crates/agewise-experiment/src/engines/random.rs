@@ -2,8 +2,8 @@
 //! round since which it waits (4 bytes). A round is one pass over all ranks.
 
 use super::counters::{FreshByAge, fetch};
-use super::round::{AgeCounts, Pending, RoundMetrics, RoundSelection, merge};
-use super::shard::bounds::{Bounds, Found, missing, sort_out};
+use super::round::{AgeCounts, RoundMetrics, RoundSelection, UncountedRound, merge};
+use super::shard::bounds::{Bounds, ShardSelection, missing, sort_out};
 use super::shard::clients::{ShardClients, bit, set_bit};
 use super::shard::selection_log::{SelectionLog, credit_members};
 use super::shards::{ClientShard, Shards};
@@ -69,7 +69,7 @@ impl Random {
 
     /// Credits the clients of all rounds chosen since the last time.
     pub(crate) fn take_metrics(&mut self) -> Vec<RoundMetrics> {
-        let fresh = |pending: Pending| (pending, pending.recorded.map(FreshByAge::new));
+        let fresh = |pending: UncountedRound| (pending, pending.recorded.map(FreshByAge::new));
         let pending: Vec<_> = self.pending.drain(..).map(fresh).collect();
         let sizes = self.setting.sizes().clone();
         merge(pending.len(), self.map(|shard| shard.take_metrics(&pending, &sizes)))
@@ -157,9 +157,15 @@ impl RandomShard {
     }
 
     /// Takes all clients that can be chosen with a rank that is surely low enough, and finds those near it.
-    fn choose(&mut self, world: &RoundWorld, ranks: &Ranks, round: u64, bounds: Bounds) -> Found {
+    fn choose(
+        &mut self,
+        world: &RoundWorld,
+        ranks: &Ranks,
+        round: u64,
+        bounds: Bounds,
+    ) -> ShardSelection {
         const BLOCK: u32 = Ranks::BLOCK as u32;
-        let mut found = Found::default();
+        let mut found = ShardSelection::default();
         let (shard, eligible) = (&self.clients, &self.eligible);
         let clients = shard.numbers();
         let (sure, possible) = ((bounds.sure >> 56) as u8, (bounds.possible >> 56) as u8);
@@ -204,12 +210,12 @@ impl RandomShard {
 
     fn take_metrics(
         &mut self,
-        rounds: &[(Pending, Option<FreshByAge>)],
+        rounds: &[(UncountedRound, Option<FreshByAge>)],
         sizes: &Sizes,
     ) -> Vec<RoundMetrics> {
         fetch(&self.clients.counters);
         let (clients, since) = (&mut self.clients, &mut self.since);
-        let number = |(pending, _): &(Pending, _)| pending.round;
+        let number = |(pending, _): &(UncountedRound, _)| pending.round;
         self.log.take_metrics(rounds, number, |(pending, fresh), _, members, metrics| {
             let round = pending.round;
             let mut age = |member: u16| {

@@ -44,7 +44,7 @@ pub(crate) fn merge(rounds: usize, shards: Vec<Vec<RoundMetrics>>) -> Vec<RoundM
 
 /// A round whose metrics are not counted yet.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Pending {
+pub(crate) struct UncountedRound {
     pub(crate) round: u64,
     /// The same, counted from the first recorded round; `None` before it.
     pub(crate) recorded: Option<u64>,

@@ -14,11 +14,11 @@ mod picker;
 pub(crate) mod selection_log;
 
 use super::counters::{Fresh, fetch};
-use super::round::{AgeCounts, Pending, RoundMetrics};
+use super::round::{AgeCounts, RoundMetrics, UncountedRound};
 use super::shards::ClientShard;
 use crate::world::{RoundWorld, World};
 use agewise_core::{Chance, Draws, Laws, Sizes};
-use bounds::{Bounds, Found};
+use bounds::{Bounds, ShardSelection};
 use clients::{ShardClients, bit, set_bit};
 use picker::Picker;
 use selection_log::{SelectionLog, credit_members};
@@ -176,8 +176,8 @@ impl Shard {
         draws: &Draws,
         round: u64,
         choice: impl Fn(i64) -> Choice<'a>,
-    ) -> Found {
-        let mut found = Found::default();
+    ) -> ShardSelection {
+        let mut found = ShardSelection::default();
         let picker = Picker { world, draws, clients: &self.clients };
         let marks = &self.marks;
         for group in &mut self.groups {
@@ -327,10 +327,14 @@ impl Shard {
     }
 
     /// Credits the clients that were taken in these rounds.
-    pub(crate) fn take_metrics(&mut self, rounds: &[Pending], sizes: &Sizes) -> Vec<RoundMetrics> {
+    pub(crate) fn take_metrics(
+        &mut self,
+        rounds: &[UncountedRound],
+        sizes: &Sizes,
+    ) -> Vec<RoundMetrics> {
         fetch(&self.clients.counters);
         let clients = &mut self.clients;
-        let number = |pending: &Pending| pending.round;
+        let number = |pending: &UncountedRound| pending.round;
         self.log.take_metrics(rounds, number, |pending, age, members, metrics| {
             metrics.ages.add(age, members.len() as u64);
             if let Some(now) = pending.recorded {

@@ -1,6 +1,6 @@
 //! A population in shards: what the engines have in common that do not look at every client.
 
-use super::round::{Pending, Weighing};
+use super::round::{UncountedRound, Weighing};
 use super::shard::SHARD;
 use super::shard::clients::ShardClients;
 use crate::world::World;
@@ -33,7 +33,7 @@ pub(crate) struct Shards<S> {
     warmup: u64,
     /// The number of clients at the beginning of the run.
     first_clients: u32,
-    pub(super) pending: Vec<Pending>,
+    pub(super) pending: Vec<UncountedRound>,
 }
 
 impl<S: ClientShard> Shards<S> {
@@ -106,7 +106,7 @@ impl<S: ClientShard> Shards<S> {
     pub(super) fn postpone(&mut self, round: u64, reported: u64, total_size: f64) {
         let recorded = round.checked_sub(self.warmup);
         let weigher = self.weighing.of_cohort(reported, total_size);
-        self.pending.push(Pending { round, recorded, weigher });
+        self.pending.push(UncountedRound { round, recorded, weigher });
     }
 
     /// How often each client was credited.

@@ -6,7 +6,7 @@
 //! batch's gradient from the client's is (n - b) / (b (n - 1)) times that of a single sample on average, and the
 //! gradient of a sample is (p - y)(x, 1)'. A smaller last batch of an epoch is not counted.
 
-use super::convex::{Client, ConvexProblem};
+use super::convex::{ClientObjective, ConvexProblem};
 use super::curvature::Inputs;
 use super::minimise::dot;
 use agewise_core::theory::{BoundConstants, ObjectiveConstants};
@@ -122,7 +122,7 @@ impl ConvexProblem<'_> {
 
 fn gradient_squares(
     worker: &mut NativeWorker,
-    client: &Client<'_>,
+    client: &ClientObjective<'_>,
     inputs: &Inputs,
     model: &[f32],
     mu: f64,

@@ -30,7 +30,7 @@ pub fn is_strongly_convex(model: &Model, weight_decay: f32) -> bool {
 pub struct ConvexProblem<'a> {
     pub(super) task: &'a NativeTask,
     pub(super) threads: Threads,
-    pub(super) clients: Vec<Client<'a>>,
+    pub(super) clients: Vec<ClientObjective<'a>>,
     pub(super) weight_decay: f64,
     pub(super) input: ImageShape,
     pieces: Vec<Piece>,
@@ -38,7 +38,7 @@ pub struct ConvexProblem<'a> {
 
 /// A client's data, by the numbers of its images.
 #[derive(Debug)]
-pub(super) struct Client<'a> {
+pub(super) struct ClientObjective<'a> {
     samples: Samples<'a>,
     pub(super) indices: Cow<'a, [u32]>,
 }
@@ -50,7 +50,7 @@ struct Piece {
     range: Range<usize>,
 }
 
-impl Client<'_> {
+impl ClientObjective<'_> {
     /// Some of its samples.
     pub(super) fn part(&self, range: Range<usize>) -> Samples<'_> {
         Samples { indices: Some(&self.indices[range]), ..self.samples }
@@ -143,7 +143,7 @@ impl<'a> ConvexProblem<'a> {
                 Some(indices) => Cow::Borrowed(indices),
                 None => Cow::Owned((0..samples.images.len() as u32).collect()),
             };
-            known.push(Client { samples: *samples, indices });
+            known.push(ClientObjective { samples: *samples, indices });
         }
         let pieces = known.iter().enumerate().flat_map(|(client, data)| {
             data.pieces().map(move |range| Piece { client, range }).collect::<Vec<_>>()

@@ -7,7 +7,7 @@ use crate::engines::round::RoundSelection;
 use crate::experiment::{Experiment, SeedContext};
 use crate::log::RoundLog;
 use crate::probes::loss_report;
-use crate::record::{LoadRecord, RoundRow, RunId};
+use crate::record::{LoadRecord, RoundRecord, RunId};
 use crate::world::{Movements, World, WorldSelector};
 use agewise_core::metrics::CoParticipation;
 use agewise_core::{Ages, Cohort, Error, Report, Result};
@@ -156,7 +156,7 @@ impl<'a> LoggedSelection<'a> {
     /// What probes said and decided before the first round.
     fn restore_first_round(&mut self, log: &RoundLog) -> Result<()> {
         let selector = self.selector.selector_mut();
-        if let Some(ages) = &log.first_ages {
+        if let Some(ages) = &log.initial_ages {
             if log.round != 0 {
                 return Err(Error::new(
                     "log",
@@ -215,7 +215,7 @@ impl<'a> LoggedSelection<'a> {
     }
 
     /// The rounds so far, and the load of the clients; nothing before the first round.
-    pub(crate) fn finish(self) -> (Vec<RoundRow>, Option<LoadRecord>) {
+    pub(crate) fn finish(self) -> (Vec<RoundRecord>, Option<LoadRecord>) {
         if self.metrics.is_empty() {
             return (Vec::new(), None);
         }

@@ -2,7 +2,7 @@
 
 use crate::engines::counters;
 use crate::engines::round::{AgeCounts, RoundMetrics, RoundSelection};
-use crate::record::{LoadRecord, RoundRow};
+use crate::record::{LoadRecord, RoundRecord};
 use agewise_core::metrics::{
     CohortSizes, Intervals, Load, MeanWeights, WeightMoments, WindowTally,
 };
@@ -20,7 +20,7 @@ pub(super) fn known(value: f64) -> Option<f64> {
 pub(super) struct RunMetrics {
     warmup: u64,
     look_every: u64,
-    rows: Vec<RoundRow>,
+    rows: Vec<RoundRecord>,
     intervals: Intervals,
     cohort_sizes: CohortSizes,
     weights: WeightMoments,
@@ -67,7 +67,7 @@ impl RunMetrics {
         interval: f64,
         selection: &RoundSelection,
         metrics: &RoundMetrics,
-    ) -> RoundRow {
+    ) -> RoundRecord {
         let round = self.rows.len() as u64;
         self.begin_waiting(round, selection.joined);
         self.end_waiting(round, &selection.left);
@@ -89,7 +89,7 @@ impl RunMetrics {
                 window.end_round(now);
             }
         }
-        let row = RoundRow {
+        let row = RoundRecord {
             available: selection.available,
             selected: selection.selected,
             reported: selection.reported,
@@ -135,7 +135,7 @@ impl RunMetrics {
     }
 
     /// The figures of the rounds so far, `selections` being those of each client.
-    pub(super) fn finish(self, selections: BTreeMap<u32, u64>) -> (Vec<RoundRow>, LoadRecord) {
+    pub(super) fn finish(self, selections: BTreeMap<u32, u64>) -> (Vec<RoundRecord>, LoadRecord) {
         let played = self.rows.len() as u64;
         let recorded = played.saturating_sub(self.warmup);
         let rounds = recorded as f64;

@@ -3,7 +3,7 @@
 use super::recorder::{RunMetrics, mean_weights};
 use crate::engines::Engine;
 use crate::engines::round::{RoundMetrics, RoundSelection};
-use crate::record::{LoadRecord, RoundRow};
+use crate::record::{LoadRecord, RoundRecord};
 use crate::world::{World, calibration};
 use agewise_core::{
     Calibrator, LawFamily, Laws, PolicyVariant, Result, Setting, SettingParams, SizeDistribution,
@@ -60,13 +60,13 @@ impl SelectionRun {
     }
 
     /// Plays one round. Many rounds are played faster by [`Self::play_on`].
-    pub fn play(&mut self) -> Result<RoundRow> {
+    pub fn play(&mut self) -> Result<RoundRecord> {
         Ok(self.play_block(1)?[0])
     }
 
     /// Plays the rounds that are left, in blocks whose metrics are counted at once, until `goes_on` says no behind a
     /// block.
-    pub fn play_on(&mut self, mut goes_on: impl FnMut(&[RoundRow]) -> bool) -> Result<()> {
+    pub fn play_on(&mut self, mut goes_on: impl FnMut(&[RoundRecord]) -> bool) -> Result<()> {
         let block = self.engine.block(&self.spec);
         while !self.is_finished() {
             let rows = self.play_block(block.min(self.spec.rounds - self.round))?;
@@ -83,7 +83,7 @@ impl SelectionRun {
     }
 
     /// Plays so many rounds: first chooses the clients of all of them, then counts the metrics.
-    fn play_block(&mut self, rounds: u64) -> Result<Vec<RoundRow>> {
+    fn play_block(&mut self, rounds: u64) -> Result<Vec<RoundRecord>> {
         if self.engine.is_large() {
             // Inside the pool its threads stay awake from one round to the next.
             rayon::scope(|_| self.play_here(rounds))
@@ -92,7 +92,7 @@ impl SelectionRun {
         }
     }
 
-    fn play_here(&mut self, rounds: u64) -> Result<Vec<RoundRow>> {
+    fn play_here(&mut self, rounds: u64) -> Result<Vec<RoundRecord>> {
         let selected = (0..rounds).map(|_| self.choose()).collect::<Result<Vec<_>>>()?;
         let metrics = self.engine.take_metrics();
         let row = |((interval, selection), metrics): (&(f64, RoundSelection), &RoundMetrics)| {
@@ -124,7 +124,7 @@ impl SelectionRun {
     }
 
     /// The rounds so far, and their figures.
-    pub fn finish(self) -> (Vec<RoundRow>, LoadRecord) {
+    pub fn finish(self) -> (Vec<RoundRecord>, LoadRecord) {
         self.metrics.finish(self.engine.selections())
     }
 }

@@ -165,7 +165,7 @@ impl<'a> TrainingRun<'a> {
         let probed = selector.answer_probes(&prober, sketcher.as_ref())?;
         if let Some(before) = before {
             let ages = selector.selector().ages();
-            log.first_ages = (*ages != before).then(|| ages.iter().collect());
+            log.initial_ages = (*ages != before).then(|| ages.iter().collect());
             log.first_losses = selection.first_losses();
         }
         Ok(probed.into_iter().collect())

@@ -3,7 +3,7 @@
 use super::tensorboard::{EventFile, FILE_NAME};
 use crate::experiment::Experiment;
 use crate::log::{RoundLog, TestScore};
-use crate::record::{Record, RoundRow};
+use crate::record::{Record, RoundRecord};
 use crate::results::Results;
 use crate::speeds::SpeedDistribution;
 use crate::summary::Summary;
@@ -193,8 +193,8 @@ impl Results {
     }
 }
 
-fn round_cells(row: &RoundRow) -> [String; 6] {
-    let &RoundRow { available, selected, reported, forced, interval, sigma } = row;
+fn round_cells(row: &RoundRecord) -> [String; 6] {
+    let &RoundRecord { available, selected, reported, forced, interval, sigma } = row;
     [
         optional(available),
         selected.to_string(),

@@ -15,7 +15,7 @@ use super::{CHECKPOINTS, CONFIG, LOGS, MODELS, RunDir};
 use crate::error::ExperimentError;
 use crate::experiment::Experiment;
 use crate::log::RoundLog;
-use crate::record::{LoadRecord, RoundRow, RunId};
+use crate::record::{LoadRecord, RoundRecord, RunId};
 use agewise_core::{Error, Start, Weighting};
 use agewise_train::checkpoint::{Checkpoint, Metadata};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ struct Header {
 /// A finished run without a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SelectionResult {
-    pub(crate) rounds: Vec<RoundRow>,
+    pub(crate) rounds: Vec<RoundRecord>,
     pub(crate) load: LoadRecord,
 }
 

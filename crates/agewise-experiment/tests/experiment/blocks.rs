@@ -1,7 +1,7 @@
 //! Blocks of rounds against one round after the other, for every engine and with clients that come and go.
 
 use agewise_core::{PolicyVariant, Seed, SettingParams, SizeDistribution, Start, Weighting};
-use agewise_experiment::{RoundRow, SelectionRun, SelectionSpec, World};
+use agewise_experiment::{RoundRecord, SelectionRun, SelectionSpec, World};
 
 #[test]
 fn blocks_change_nothing() {
@@ -25,10 +25,10 @@ fn blocks_change_nothing() {
                 calibrate: true,
             };
             let mut single = SelectionRun::new(spec.clone()).unwrap();
-            let rows: Vec<RoundRow> = (0..75).map(|_| single.play().unwrap()).collect();
+            let rows: Vec<RoundRecord> = (0..75).map(|_| single.play().unwrap()).collect();
             let mut blocks = SelectionRun::new(spec).unwrap();
             let mut heard = Vec::new();
-            let goes_on = |rows: &[RoundRow]| {
+            let goes_on = |rows: &[RoundRecord]| {
                 heard.extend_from_slice(rows);
                 true
             };

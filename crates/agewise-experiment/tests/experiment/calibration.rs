@@ -1,12 +1,14 @@
 //! Self-calibration in the simulator: the cohort returns to its target whatever the population does.
 
 use agewise_core::AgeLaw;
-use agewise_experiment::{Experiment, ExperimentParams, LoadRecord, RoundRow, RunId, SelectionRun};
+use agewise_experiment::{
+    Experiment, ExperimentParams, LoadRecord, RoundRecord, RunId, SelectionRun,
+};
 
 const COHORT: u64 = 300;
 
 struct Outcome {
-    rows: Vec<RoundRow>,
+    rows: Vec<RoundRecord>,
     load: LoadRecord,
 }
 

@@ -232,10 +232,10 @@ fn gradient_bounds_are_the_means_over_all_batches() {
         assert!((sd / distance - 1.0).abs() < 1e-3, "{sd}, {distance}");
     }
     let all = problem.constants(&[1.0], &start, &[], 1_000).unwrap();
-    assert_eq!(all.gradient_sd, 0.0);
+    assert_eq!(all.objectives.gradient_sd, 0.0);
     let far: Vec<f32> = start.iter().map(|value| 5.0 * value).collect();
     let further = problem.constants(&[1.0], &start, &[&far], 1_000).unwrap();
-    assert!(further.gradient_bound > all.gradient_bound);
+    assert!(further.objectives.gradient_bound > all.objectives.gradient_bound);
 }
 
 #[test]

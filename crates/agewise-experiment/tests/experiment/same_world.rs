@@ -2,7 +2,7 @@
 
 use crate::training::worlds::{experiment, logs, play_in_memory, run, small};
 use agewise_experiment::{
-    Experiment, ExperimentParams, LoadRecord, RoundRow, SelectionRun, WorldParams,
+    Experiment, ExperimentParams, LoadRecord, RoundRecord, SelectionRun, WorldParams,
 };
 
 /// Policies that do not learn from training, on every engine.
@@ -72,8 +72,8 @@ fn training_changes_no_cohort_and_no_figure_of_load() {
                     assert_eq!(log.clients, selection.last_cohort(), "{name}, {}", log.round);
                 }
                 let (rows, load) = selection.finish();
-                let plain = |row: &RoundRow| RoundRow { sigma: rounded(row.sigma), ..*row };
-                let rows: Vec<RoundRow> = rows.iter().map(plain).collect();
+                let plain = |row: &RoundRecord| RoundRecord { sigma: rounded(row.sigma), ..*row };
+                let rows: Vec<RoundRecord> = rows.iter().map(plain).collect();
                 assert_eq!(record.rounds.iter().map(plain).collect::<Vec<_>>(), rows, "{name}");
                 assert_eq!(counted(record.load.unwrap()), counted(load), "{name}");
             }

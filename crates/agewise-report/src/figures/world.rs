@@ -3,14 +3,14 @@
 use super::ReportFigure;
 use super::load::mean_over_runs;
 use crate::section::ReportSection;
-use agewise_experiment::{Record, RoundRow};
+use agewise_experiment::{Record, RoundRecord};
 use agewise_plot::{Axis, Panel, ReferenceLine, Series, SeriesStyle};
 
 /// Each point is the mean of so many rounds that a run has about this many points.
 const POINTS: usize = 150;
 
 /// A number of clients of a round.
-type Clients = fn(&RoundRow) -> Option<u64>;
+type Clients = fn(&RoundRecord) -> Option<u64>;
 
 impl ReportSection<'_> {
     /// The figure of a world that is not calm.

@@ -22,7 +22,7 @@ use agewise_train::task::PartitionKey;
 use backoff::Backoff;
 pub(crate) use endpoint::{endpoint, with_causes};
 use serde::Serialize;
-use session::{Ended, Session};
+use session::{ClientSession, Ended};
 use std::future::Future;
 use std::io;
 use std::path::PathBuf;
@@ -142,7 +142,7 @@ pub enum Event {
         why: String,
     },
     /// It gives up for good.
-    GaveUp {
+    Failed {
         /// Why.
         why: String,
     },
@@ -249,7 +249,7 @@ impl Client {
     ) -> std::result::Result<(), ClientError> {
         let Self { params, state, identity, task, events } = self;
         let mut backoff = Backoff::new(params.longest_pause);
-        let mut session = Session::new(&params, state, identity, task, events)?;
+        let mut session = ClientSession::new(&params, state, identity, task, events)?;
         tokio::pin!(shutdown);
         loop {
             let begun = Instant::now();
@@ -278,7 +278,7 @@ impl Client {
                     }
                 }
                 Ended::Failed(why) => {
-                    session.tell(Event::GaveUp { why: why.to_string() });
+                    session.tell(Event::Failed { why: why.to_string() });
                     return Err(why);
                 }
                 Ended::Disconnected { why, was_connected } => {

@@ -1,7 +1,7 @@
 //! One round of a client: it decides, joins, fetches the model, trains and reports.
 
 use super::Event;
-use super::session::{Pending, Session, SessionError, describe, short};
+use super::session::{ClientSession, SessionError, UndeliveredUpdate, describe, short};
 use crate::client::ClientError;
 use crate::crypto::vrf::DrawContext;
 use crate::protocol::coordinator_client::CoordinatorClient;
@@ -21,7 +21,7 @@ use tonic::{Code, Status};
 /// How an update is cut on its way to the coordinator.
 const CHUNK: usize = 256 << 10;
 
-impl Session {
+impl ClientSession {
     /// Makes the draw of a round, and joins if it wins.
     pub(super) async fn decide(
         &mut self,
@@ -170,7 +170,7 @@ impl Session {
             sha256,
             call_signature: None,
         };
-        self.pending = Some(Pending { header, bytes });
+        self.pending = Some(UndeliveredUpdate { header, bytes });
         self.deliver(coordinator).await
     }
 

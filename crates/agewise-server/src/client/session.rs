@@ -59,13 +59,13 @@ pub(super) enum SessionError {
 }
 
 /// An update that was trained and not delivered yet.
-pub(super) struct Pending {
+pub(super) struct UndeliveredUpdate {
     pub(super) header: ReportHeader,
     pub(super) bytes: Bytes,
 }
 
 /// A client with everything that outlives a connection.
-pub(super) struct Session {
+pub(super) struct ClientSession {
     pub(super) endpoint: Endpoint,
     pub(super) state: ClientState,
     pub(super) identity: Identity,
@@ -79,12 +79,12 @@ pub(super) struct Session {
     /// The coordinator's specification of the task, and the task.
     pub(super) task: Option<(TaskSpec, Arc<dyn Task>)>,
     pub(super) rule: Option<(ParticipationParams, ParticipationRule)>,
-    pub(super) pending: Option<Pending>,
+    pub(super) pending: Option<UndeliveredUpdate>,
     /// Whether its state was written by now: then it can be, and whatever is in the way may go away again.
     is_written: bool,
 }
 
-impl Session {
+impl ClientSession {
     pub(super) fn new(
         params: &ClientParams,
         state: ClientState,

@@ -113,7 +113,7 @@ pub(crate) enum CallError {
     Invalid(#[from] Error),
     /// Authentication failed.
     #[error(transparent)]
-    Denied(#[from] Refusal),
+    Refused(#[from] Refusal),
 }
 
 impl From<CallError> for Status {
@@ -126,7 +126,7 @@ impl From<CallError> for Status {
             CallError::TooManyFetches(_) => Self::resource_exhausted(message),
             CallError::Revoked(_) => Self::permission_denied(message),
             CallError::Invalid(_) => Self::invalid_argument(message),
-            CallError::Denied(refusal) => match refusal.reason {
+            CallError::Refused(refusal) => match refusal.reason {
                 Reason::Session | Reason::Replay => Self::failed_precondition(message),
                 Reason::Rate => Self::resource_exhausted(message),
                 Reason::Protocol => Self::invalid_argument(message),

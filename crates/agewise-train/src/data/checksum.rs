@@ -2,7 +2,7 @@
 
 use super::catalogue::{CatalogueEntry, ContentFile};
 use super::error::DataError;
-use super::folders::{Found, open};
+use super::folders::{DatasetFiles, open};
 use super::gzip::unpack;
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write as _};
@@ -81,7 +81,7 @@ impl fmt::Display for AlteredFile {
 
 impl CatalogueEntry {
     /// The files of a data set that are not those that were published, where that is known.
-    pub fn altered(&self, found: &Found) -> Result<Vec<AlteredFile>, DataError> {
+    pub fn altered(&self, found: &DatasetFiles) -> Result<Vec<AlteredFile>, DataError> {
         let altered = |(path, integrity)| match integrity {
             Integrity::Wrong { found, expected } => {
                 Some(AlteredFile { path, dataset: self.name, found, expected })
@@ -92,17 +92,17 @@ impl CatalogueEntry {
     }
 
     /// Checks the files of a data set that was found; those that are embedded are checked too.
-    pub fn verify(&self, found: &Found) -> Result<Vec<(PathBuf, Integrity)>, DataError> {
+    pub fn verify(&self, found: &DatasetFiles) -> Result<Vec<(PathBuf, Integrity)>, DataError> {
         let paths = match found {
-            Found::Embedded => {
+            DatasetFiles::Embedded => {
                 let check = |file: &ContentFile| {
                     let packed = super::digits::embedded_file(file.name).unwrap_or_default();
                     (PathBuf::from(format!("embedded {}", file.name)), by_contents(packed, file))
                 };
                 return Ok(self.content.iter().map(check).collect());
             }
-            Found::Archive(path) => std::slice::from_ref(path),
-            Found::Files(paths) => paths,
+            DatasetFiles::Archive(path) => std::slice::from_ref(path),
+            DatasetFiles::Files(paths) => paths,
         };
         paths.iter().map(|path| Ok((path.clone(), self.verify_file(path)?))).collect()
     }

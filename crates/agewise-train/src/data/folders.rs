@@ -24,7 +24,7 @@ pub fn folders(given: Option<&Path>) -> Vec<PathBuf> {
 
 /// The files of a data set, found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum DatasetFiles {
     /// Inside the program.
     Embedded,
     /// The unpacked files or their gzip, in the order of [`CatalogueEntry::content`].
@@ -33,7 +33,7 @@ pub enum Found {
     Archive(PathBuf),
 }
 
-impl Found {
+impl DatasetFiles {
     /// The folder, or the archive; nothing for what is embedded.
     pub fn place(&self) -> Option<&Path> {
         match self {
@@ -47,9 +47,9 @@ impl Found {
 impl CatalogueEntry {
     /// Looks for the data set in these folders and in their subfolders of its name; the first one that has all of it
     /// counts.
-    pub fn find_in(&self, folders: &[PathBuf]) -> Result<Found, DataError> {
+    pub fn find_in(&self, folders: &[PathBuf]) -> Result<DatasetFiles, DataError> {
         if self.layout == Layout::Embedded {
-            return Ok(Found::Embedded);
+            return Ok(DatasetFiles::Embedded);
         }
         let mut looked = Vec::new();
         for folder in folders {
@@ -67,7 +67,7 @@ impl CatalogueEntry {
     }
 
     /// What a folder has, or which file it lacks if it has others.
-    fn look_into(&self, folder: &Path) -> Result<Found, Option<String>> {
+    fn look_into(&self, folder: &Path) -> Result<DatasetFiles, Option<String>> {
         let paths = self.content.iter().map(|file| file_of(folder, file.name));
         let paths: Vec<Option<PathBuf>> = paths.collect();
         let there = paths.iter().flatten().count();
@@ -77,14 +77,14 @@ impl CatalogueEntry {
             return if self.are_of_another_set(&paths) {
                 Err(None)
             } else {
-                Ok(Found::Files(paths))
+                Ok(DatasetFiles::Files(paths))
             };
         }
         // One file that holds several is an archive.
         if self.layout == Layout::Cifar {
             let archives = self.published.iter().map(|file| folder.join(file.name));
             if let Some(archive) = archives.into_iter().find(|path| path.is_file()) {
-                return Ok(Found::Archive(archive));
+                return Ok(DatasetFiles::Archive(archive));
             }
         }
         if there == 0 {

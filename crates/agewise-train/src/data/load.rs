@@ -4,7 +4,7 @@ use super::catalogue::{CatalogueEntry, ContentFile, Holds, Layout, Split, find};
 use super::cifar::{Labels, Records, read_cifar};
 use super::digits::embedded_digits;
 use super::error::{DataError, FormatError};
-use super::folders::{Found, open};
+use super::folders::{DatasetFiles, open};
 use super::gzip::unpack;
 use super::idx::read_idx_of;
 use super::images::{Dataset, Images};
@@ -32,15 +32,15 @@ impl CatalogueEntry {
     }
 
     /// Loads the data set from where it was found, and says which of its files are not those that were published.
-    pub fn load_found(&self, found: &Found) -> Result<Dataset, DataError> {
+    pub fn load_found(&self, found: &DatasetFiles) -> Result<Dataset, DataError> {
         let dataset = self.read_found(found)?;
         Ok(Dataset { altered: self.altered(found)?, ..dataset })
     }
 
-    fn read_found(&self, found: &Found) -> Result<Dataset, DataError> {
+    fn read_found(&self, found: &DatasetFiles) -> Result<Dataset, DataError> {
         match (found, self.layout) {
-            (Found::Embedded, _) => embedded_digits(),
-            (Found::Files(paths), Layout::Cifar) => {
+            (DatasetFiles::Embedded, _) => embedded_digits(),
+            (DatasetFiles::Files(paths), Layout::Cifar) => {
                 let mut splits = Splits::default();
                 for (path, file) in paths.iter().zip(self.content) {
                     let records = read_cifar(open(path)?, labels(self), file.images);
@@ -48,13 +48,13 @@ impl CatalogueEntry {
                 }
                 splits.into_dataset(self, paths.first().map_or(Path::new(""), PathBuf::as_path))
             }
-            (Found::Files(paths), _) => dataset_from_idx(self, |file| {
+            (DatasetFiles::Files(paths), _) => dataset_from_idx(self, |file| {
                 let place = self.content.iter().position(|other| other.name == file.name);
                 let path = place.map(|place| paths[place].clone()).unwrap_or_default();
                 let source = open(&path)?;
                 Ok((path, BufReader::new(source)))
             }),
-            (Found::Archive(path), _) => from_archive(self, path),
+            (DatasetFiles::Archive(path), _) => from_archive(self, path),
         }
     }
 }

@@ -35,7 +35,7 @@ pub use checksum::{AlteredFile, Checksum, Integrity, digest_of};
 pub use digits::embedded_digits;
 pub use error::{DataError, FormatError};
 pub use fetch::{FetchError, FetchStep, Fetched, fetch};
-pub use folders::{DATA_VARIABLE, Found, default_folder, folders};
+pub use folders::{DATA_VARIABLE, DatasetFiles, default_folder, folders};
 pub use images::{Dataset, ImageShape, Images};
 pub use load::load;
 pub use partition::{

@@ -1,7 +1,7 @@
 //! Data sets from files: small ones in the true formats, and the real ones where `AGEWISE_DATA` points to them.
 
 use agewise_train::data::{
-    CATALOGUE, CatalogueEntry, Checksum, ContentFile, DataError, Found, Holds, ImageShape,
+    CATALOGUE, CatalogueEntry, Checksum, ContentFile, DataError, DatasetFiles, Holds, ImageShape,
     Integrity, Layout, PixelNormalization, PixelScale, PublishedFile, Split, digest_of,
     embedded_digits, load,
 };
@@ -222,7 +222,7 @@ fn cifar_is_read_from_files_and_from_the_archive() {
 
     write(&here.join("packed/small-binary.tar.gz"), &archive);
     let found = entry.find_in(&[here.join("packed")]).unwrap();
-    assert_eq!(found, Found::Archive(here.join("packed/small-binary.tar.gz")));
+    assert_eq!(found, DatasetFiles::Archive(here.join("packed/small-binary.tar.gz")));
     assert_eq!(entry.verify(&found).unwrap()[0].1, Integrity::Published);
     let packed = entry.load_found(&found).unwrap();
     assert_eq!(packed.train.labels(), [1, 2, 3, 4]);
@@ -277,7 +277,7 @@ fn digits_are_embedded_and_balanced() {
     assert!((table.means()[0] - 0.1307).abs() < 0.005, "{:?}", table.means());
     assert!((table.deviations()[0] - 0.3081).abs() < 0.005, "{:?}", table.deviations());
     let entry = CatalogueEntry::named("digits").unwrap();
-    let verdicts = entry.verify(&Found::Embedded).unwrap();
+    let verdicts = entry.verify(&DatasetFiles::Embedded).unwrap();
     assert!(
         verdicts.iter().all(|(_, verdict)| *verdict == Integrity::SameContents),
         "{verdicts:?}"

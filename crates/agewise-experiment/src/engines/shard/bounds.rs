@@ -12,7 +12,7 @@ pub(crate) struct Bounds {
 
 /// What a shard found out about a round.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Found {
+pub(crate) struct ShardSelection {
     /// How many were selected.
     pub(crate) selected: u64,
     /// The draws and numbers of clients between the bounds: it is not known yet who of them takes part.
@@ -42,14 +42,17 @@ impl Bounds {
 }
 
 /// How many of the clients between the bounds are missing from a cohort; `None` if the guess was wrong.
-pub(crate) fn missing(cohort: u64, found: &[Found]) -> Option<u64> {
+pub(crate) fn missing(cohort: u64, found: &[ShardSelection]) -> Option<u64> {
     let selected: u64 = found.iter().map(|found| found.selected).sum();
     let near: usize = found.iter().map(|found| found.near.len()).sum();
     cohort.checked_sub(selected).filter(|&missing| missing <= near as u64)
 }
 
 /// Says of each client between the bounds whether it is one of the `missing` lowest.
-pub(crate) fn sort_out(found: Vec<Found>, missing: u64) -> impl Iterator<Item = (u32, bool)> {
+pub(crate) fn sort_out(
+    found: Vec<ShardSelection>,
+    missing: u64,
+) -> impl Iterator<Item = (u32, bool)> {
     let mut near: Vec<(u64, u32)> = found.into_iter().flat_map(|found| found.near).collect();
     let missing = missing as usize;
     if (1..near.len()).contains(&missing) {

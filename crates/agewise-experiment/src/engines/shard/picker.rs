@@ -1,6 +1,6 @@
 //! Choosing from a list: the inner loops of a round.
 
-use super::bounds::{Bounds, Found};
+use super::bounds::{Bounds, ShardSelection};
 use super::clients::ShardClients;
 use crate::world::RoundWorld;
 use agewise_core::{Draw, Draws};
@@ -51,7 +51,7 @@ impl Picker<'_> {
         &self,
         members: &mut Vec<u16>,
         taken: &mut Vec<u16>,
-        found: &mut Found,
+        found: &mut ShardSelection,
         wins: impl Fn(u16) -> bool,
     ) {
         if self.is_calm() {
@@ -78,10 +78,10 @@ impl Picker<'_> {
         &self,
         members: &mut Vec<u16>,
         taken: &mut Vec<u16>,
-        found: &mut Found,
+        found: &mut ShardSelection,
         bounds: Bounds,
     ) {
-        let Found { selected, near, failed } = found;
+        let ShardSelection { selected, near, failed } = found;
         let mut open = |draw: u64, member: u16| {
             near.push((draw, self.clients.number(member)));
             Outcome::Open

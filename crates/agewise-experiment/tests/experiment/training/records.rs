@@ -32,7 +32,7 @@ fn varied() -> Experiment {
 }
 
 /// The ages before the first round.
-fn first_ages(experiment: &Experiment, id: RunId) -> Vec<u64> {
+fn initial_ages(experiment: &Experiment, id: RunId) -> Vec<u64> {
     let context = experiment.context(id.seed).unwrap();
     let policy = experiment.variant(id).unwrap().policy();
     let selector = Selector::from_variant(policy, context.setting.clone(), context.seed).unwrap();
@@ -44,7 +44,7 @@ fn participation_is_what_its_definitions_say() {
     let experiment = varied();
     for record in play(&experiment, 2).0 {
         let (rounds, logs) = (record.rounds.len(), logs(&record));
-        let mut ages = first_ages(&experiment, record.id);
+        let mut ages = initial_ages(&experiment, record.id);
         let mut intervals: Vec<f64> = Vec::new();
         let mut histogram: BTreeMap<u64, u64> = BTreeMap::new();
         let mut weights = vec![vec![0.0; rounds]; 12];

@@ -1,6 +1,6 @@
 //! One connection: unauthenticated until a call on it was authenticated.
 
-use super::limiter::{ConnectionLimiter, Progress};
+use super::limiter::{ConnectionLimiter, ConnectionStage};
 use parking_lot::Mutex;
 use std::future::Future;
 use std::io;
@@ -67,7 +67,7 @@ impl Connection {
     }
 
     /// It has come so far, without having authenticated yet.
-    pub(crate) fn advance(&self, progress: Progress) {
+    pub(crate) fn advance(&self, progress: ConnectionStage) {
         self.limiter.advance(self, progress);
     }
 
@@ -124,7 +124,7 @@ impl Connection {
 
     /// It asks for a challenge; says how often it has.
     pub(crate) fn challenge(&self) -> u32 {
-        self.advance(Progress::Calling);
+        self.advance(ConnectionStage::Calling);
         self.challenges.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -248,7 +248,7 @@ impl AsyncRead for ConnectionStream {
         let read = Pin::new(&mut self.tcp).poll_read(cx, buffer);
         if !self.has_spoken && buffer.filled().len() > before {
             self.has_spoken = true;
-            self.connection.advance(Progress::Speaking);
+            self.connection.advance(ConnectionStage::Speaking);
         }
         read
     }

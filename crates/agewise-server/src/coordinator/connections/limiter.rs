@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// How far a connection has come that has not authenticated. Every stage needs the peer to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Progress {
+pub(crate) enum ConnectionStage {
     /// It was opened.
     Silent,
     /// Something came in: the beginning of a TLS handshake or of HTTP.
@@ -48,7 +48,7 @@ struct Unauthenticated {
 #[derive(Debug)]
 struct Waiting {
     connection: Arc<Connection>,
-    progress: Progress,
+    progress: ConnectionStage,
 }
 
 /// The connections of one address by stage, and by arrival in each stage, so that the oldest is first.
@@ -138,7 +138,7 @@ impl ConnectionLimiter {
         let arrival = unauthenticated.arrivals;
         unauthenticated.arrivals += 1;
         let connection = Arc::new(Connection::new(peer, arrival, self.clone()));
-        let progress = Progress::Silent;
+        let progress = ConnectionStage::Silent;
         let waiting = Waiting { connection: connection.clone(), progress };
         unauthenticated.waiting.insert(arrival, waiting);
         let stages = unauthenticated.addresses.entry(network(peer)).or_default();
@@ -149,7 +149,7 @@ impl ConnectionLimiter {
     }
 
     /// A connection has come farther; nothing changes if it has authenticated, or is on its way out.
-    pub(super) fn advance(&self, connection: &Connection, progress: Progress) {
+    pub(super) fn advance(&self, connection: &Connection, progress: ConnectionStage) {
         let arrival = connection.arrival();
         let mut unauthenticated = self.unauthenticated.lock();
         let Unauthenticated { waiting, addresses, .. } = &mut *unauthenticated;
@@ -232,10 +232,10 @@ mod tests {
         let calling = trial.comes("10.0.0.1");
         let speaking = trial.comes("10.0.0.1");
         for _ in 0..2 {
-            speaking.advance(Progress::Speaking);
-            calling.advance(Progress::Calling);
+            speaking.advance(ConnectionStage::Speaking);
+            calling.advance(ConnectionStage::Calling);
             // It does not go back.
-            calling.advance(Progress::Speaking);
+            calling.advance(ConnectionStage::Speaking);
         }
         for _ in 0..100 {
             trial.comes("10.0.0.1");
@@ -247,7 +247,7 @@ mod tests {
     fn connections_that_call_and_go_no_farther_leave_places_for_newcomers() {
         let trial = Trial::new();
         for _ in 0..100 {
-            trial.comes("10.0.0.1").advance(Progress::Calling);
+            trial.comes("10.0.0.1").advance(ConnectionStage::Calling);
         }
         // Of six places two are a newcomer's until the second one after it.
         let newcomer = trial.comes("10.0.0.1");
@@ -262,7 +262,7 @@ mod tests {
         let trial = Trial::new();
         let connection = trial.comes("10.0.0.1");
         assert!(trial.0.remove(&connection));
-        connection.advance(Progress::Calling);
+        connection.advance(ConnectionStage::Calling);
         assert!(!trial.0.remove(&connection));
         let known = trial.0.unauthenticated.lock();
         assert!(known.waiting.is_empty() && known.addresses.is_empty());

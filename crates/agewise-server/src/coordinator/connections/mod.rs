@@ -34,7 +34,7 @@ mod tests;
 pub(crate) use connection::{Connection, ConnectionStream, connection};
 pub(crate) use counters::ConnectionCounters;
 pub(crate) use deadlines::CallDeadlines;
-pub(crate) use limiter::Progress;
+pub(crate) use limiter::ConnectionStage;
 pub(crate) use memory::bounded;
 
 use limiter::ConnectionLimiter;

@@ -1,7 +1,7 @@
 //! The listener of the page: the limits of the service, for fewer and shorter connections.
 
 use crate::coordinator::connections::{
-    Connection, ConnectionCounters, ConnectionStream, Incoming, Limits, Progress,
+    Connection, ConnectionCounters, ConnectionStream, Incoming, Limits, ConnectionStage,
 };
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
@@ -60,7 +60,7 @@ pub(super) struct Peer(Arc<Connection>);
 impl Peer {
     /// It has asked for something that it may see: silent connections go before this one.
     pub(super) fn advance(&self) {
-        self.0.advance(Progress::Calling);
+        self.0.advance(ConnectionStage::Calling);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Aggregating: reports become a model, and the round ends in one step of the ledger.
 
 use super::requests::STATUS_ROUNDS;
-use super::round::{Aggregating, Member, Round};
+use super::round::{Aggregating, Member, ActiveRound};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::report;
@@ -21,7 +21,7 @@ impl Driver {
     /// Aggregates the reports into the next model, and writes the end of the round to the ledger in one transaction.
     pub(super) fn end_round(
         &mut self,
-        round: &Round<Aggregating>,
+        round: &ActiveRound<Aggregating>,
         now: Instant,
     ) -> Result<(), CoordinatorError> {
         self.end_round_unless(round, now, None)
@@ -30,7 +30,7 @@ impl Driver {
     /// The same, or, if there is a reason to give the round up, its end without a model.
     pub(super) fn end_round_unless(
         &mut self,
-        round: &Round<Aggregating>,
+        round: &ActiveRound<Aggregating>,
         now: Instant,
         given_up: Option<String>,
     ) -> Result<(), CoordinatorError> {
@@ -119,7 +119,7 @@ impl Driver {
     /// Everything in memory that follows from a round that is over.
     fn begin_next(
         &mut self,
-        round: &Round<Aggregating>,
+        round: &ActiveRound<Aggregating>,
         end: &RoundEnd,
         next: Option<Global>,
     ) -> Result<(), CoordinatorError> {
@@ -157,7 +157,7 @@ impl Driver {
     /// The sketches of the round's updates, if the policy needs them. An excluded update has none.
     fn sketches(
         &self,
-        round: &Round<Aggregating>,
+        round: &ActiveRound<Aggregating>,
     ) -> Result<BTreeMap<u32, Vec<f32>>, CoordinatorError> {
         let Some(sketches) = &self.deps.sketches else {
             return Ok(BTreeMap::new());
@@ -189,7 +189,7 @@ impl Driver {
     /// cannot be used.
     fn aggregate(
         &mut self,
-        round: &Round<Aggregating>,
+        round: &ActiveRound<Aggregating>,
         end: &mut RoundEnd,
     ) -> Result<Option<Aggregated>, CoordinatorError> {
         let config = &self.deps.config;
@@ -257,7 +257,7 @@ impl Driver {
 }
 
 /// Says how a round has ended.
-fn log_end(round: &Round<Aggregating>, end: &RoundEnd) {
+fn log_end(round: &ActiveRound<Aggregating>, end: &RoundEnd) {
     tracing::info!(
         round = end.round,
         outcome = end.outcome.name(),
@@ -277,7 +277,7 @@ fn log_end(round: &Round<Aggregating>, end: &RoundEnd) {
 }
 
 /// The norms of the updates of a round that are whole.
-fn usable_norms(round: &Round<Aggregating>) -> Vec<f64> {
+fn usable_norms(round: &ActiveRound<Aggregating>) -> Vec<f64> {
     let whole = round.members.values().filter(|member| member.excluded.is_none());
     whole.filter_map(|member| Some(member.report.as_ref()?.norm)).collect()
 }
@@ -289,7 +289,7 @@ fn own(state: Vec<(&str, &[f32])>) -> AggregatorState {
 
 /// The reports of a round as policies see them.
 fn accepted<'a>(
-    round: &Round<Aggregating>,
+    round: &ActiveRound<Aggregating>,
     sketches: &'a BTreeMap<u32, Vec<f32>>,
 ) -> Vec<Report<'a>> {
     let report = |(&client, member): (&u32, &Member)| {

@@ -1,6 +1,6 @@
 //! Idle: between two rounds. The next one begins when enough clients are connected.
 
-use super::round::{Member, Round, RoundState, Windows};
+use super::round::{ActiveRound, Member, RoundState, RoundWindows};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::startup::anchor_fact;
@@ -76,12 +76,12 @@ impl Driver {
         }
         let available = row.available;
         self.outbox.push(Box::new(move || tracing::info!(round = number, available, "announced")));
-        let windows = Windows::of(&self.deps.config);
+        let windows = RoundWindows::of(&self.deps.config);
         self.announced_interval = interval;
         self.deps.auth.draw(number, seed);
         let params = &self.deps.config.params.round;
         let round = RoundState::begin(row, rule, members, now, windows, params);
-        self.phase = Phase::Joining(Round::open(round));
+        self.phase = Phase::Joining(ActiveRound::open(round));
         self.notifications.everyone = true;
         self.reconnect_deadline = None;
         self.resume_deadline = None;

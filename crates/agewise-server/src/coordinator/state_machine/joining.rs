@@ -1,7 +1,7 @@
 //! Joining: clients ask to take part, until the cohort is complete or the time is over.
 
 use super::requests::Answer;
-use super::round::{Joining, Round, RoundState, Windows};
+use super::round::{ActiveRound, Joining, RoundState, RoundWindows};
 use super::{Driver, Phase};
 use crate::config::DrawSource;
 use crate::coordinator::error::CoordinatorError;
@@ -139,7 +139,7 @@ impl Driver {
         Ok(if is_open { Told::Selected } else { Told::Closed })
     }
 
-    pub(super) fn joining_is_over(&self, round: &Round<Joining>, now: Instant) -> bool {
+    pub(super) fn joining_is_over(&self, round: &ActiveRound<Joining>, now: Instant) -> bool {
         let is_full = round.selected() >= self.deps.config.max_cohort;
         // Where clients decide, another one may always come; those that were invited are known.
         let has_come = || round.everyone_came(|client| self.is_gone(client, now));
@@ -150,7 +150,7 @@ impl Driver {
     /// Ends joining. If no client has come, a random one that is connected is invited, once.
     pub(super) fn close_joining(
         &mut self,
-        mut round: Round<Joining>,
+        mut round: ActiveRound<Joining>,
         now: Instant,
     ) -> Result<(), CoordinatorError> {
         let number = round.number();
@@ -163,7 +163,7 @@ impl Driver {
             let age = self.selection.ages().of(client);
             self.deps.ledger.join(number, client, &NewJoin::invited(age, 1))?;
             self.deps.ledger.force(number, &present)?;
-            let windows = Windows::of(&self.deps.config);
+            let windows = RoundWindows::of(&self.deps.config);
             round.invite(client, age, now, windows);
             tracing::info!(round = number, client, "no client came: one was invited");
             self.notifications.clients.push(client);

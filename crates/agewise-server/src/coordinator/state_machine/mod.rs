@@ -38,7 +38,7 @@ use crate::protocol::{Commitment, ParticipationRule, State};
 use agewise_core::{Calibrator, Seed};
 use agewise_train::aggregation::{Aggregator, NormBound};
 use agewise_train::{Task, Threads};
-use round::{Joining, Round, RoundState, Training};
+use round::{ActiveRound, Joining, RoundState, Training};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -69,8 +69,8 @@ pub(crate) enum Phase {
     Idle {
         until: Instant,
     },
-    Joining(Round<Joining>),
-    Training(Round<Training>),
+    Joining(ActiveRound<Joining>),
+    Training(ActiveRound<Training>),
     /// All rounds are over, since this instant.
     Finished {
         since: Instant,

@@ -1,7 +1,7 @@
 //! From the ledger to a driver: at the start, and after something went wrong.
 
 use super::requests::STATUS_ROUNDS;
-use super::round::{Member, Round, RoundState, Windows};
+use super::round::{ActiveRound, Member, RoundState, RoundWindows};
 use super::watchers::Watchers;
 use super::{Driver, DriverDeps, PendingNotifications, Phase, RECONNECT_GRACE, RESUME_GRACE};
 use crate::config::{CoordinatorConfig, CoordinatorParams};
@@ -356,11 +356,11 @@ fn resume_round(
     let config = announced_config(deps, row.settings)?;
     let rule = Arc::new(config.participation(row.clients, row.interval)?);
     let is_joining = row.is_joining;
-    let windows = Windows::of(&deps.config);
+    let windows = RoundWindows::of(&deps.config);
     let round = RoundState::begin(row, rule, members, now, windows, &config.params.round);
     Ok(if is_joining {
-        Phase::Joining(Round::open(round))
+        Phase::Joining(ActiveRound::open(round))
     } else {
-        Phase::Training(Round::closed(round))
+        Phase::Training(ActiveRound::closed(round))
     })
 }

@@ -4,7 +4,7 @@
 //! number and the next seed, and the ledger has the rollback beside the rounds.
 
 use super::recovery::load_model;
-use super::round::{Aggregating, Round};
+use super::round::{Aggregating, ActiveRound};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use agewise_train::aggregation::NormBound;
@@ -53,7 +53,7 @@ impl Driver {
     /// Ends a round without a model. Who has reported in it is credited all the same.
     fn give_up(
         &mut self,
-        round: &Round<Aggregating>,
+        round: &ActiveRound<Aggregating>,
         version: u64,
         now: Instant,
     ) -> Result<(), CoordinatorError> {

@@ -67,10 +67,10 @@ impl RoundState {
         rule: Arc<ParticipationRule>,
         members: BTreeMap<u32, Member>,
         now: Instant,
-        windows: Windows,
+        windows: RoundWindows,
         params: &RoundParams,
     ) -> Self {
-        let Windows { join, report } = windows;
+        let RoundWindows { join, report } = windows;
         let (join_until, report_until) = (now + join, now + report);
         Self {
             row,
@@ -106,12 +106,12 @@ impl RoundState {
 
 /// How long the phases last.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Windows {
+pub(crate) struct RoundWindows {
     pub(crate) join: Duration,
     pub(crate) report: Duration,
 }
 
-impl Windows {
+impl RoundWindows {
     pub(crate) fn of(config: &CoordinatorConfig) -> Self {
         Self { join: config.join_window(), report: config.report_window() }
     }
@@ -119,12 +119,12 @@ impl Windows {
 
 /// A round in one of its phases.
 #[derive(Debug)]
-pub(crate) struct Round<P> {
+pub(crate) struct ActiveRound<P> {
     round: RoundState,
     phase: PhantomData<P>,
 }
 
-impl<P> Deref for Round<P> {
+impl<P> Deref for ActiveRound<P> {
     type Target = RoundState;
 
     fn deref(&self) -> &RoundState {
@@ -132,13 +132,13 @@ impl<P> Deref for Round<P> {
     }
 }
 
-impl<P> DerefMut for Round<P> {
+impl<P> DerefMut for ActiveRound<P> {
     fn deref_mut(&mut self) -> &mut RoundState {
         &mut self.round
     }
 }
 
-impl Round<Joining> {
+impl ActiveRound<Joining> {
     /// A round that clients may join.
     pub(crate) fn open(round: RoundState) -> Self {
         Self { round, phase: PhantomData }
@@ -152,7 +152,7 @@ impl Round<Joining> {
     }
 
     /// Invites a client, as no other has come; everyone gets the time of a round again.
-    pub(crate) fn invite(&mut self, client: u32, age: u64, now: Instant, windows: Windows) {
+    pub(crate) fn invite(&mut self, client: u32, age: u64, now: Instant, windows: RoundWindows) {
         self.members.insert(client, Member::invited(age, 1));
         self.row.forced = true;
         self.join_until = now + windows.join;
@@ -166,12 +166,12 @@ impl Round<Joining> {
     }
 
     /// No other client may join.
-    pub(crate) fn close(self) -> Round<Training> {
-        Round::closed(self.round)
+    pub(crate) fn close(self) -> ActiveRound<Training> {
+        ActiveRound::closed(self.round)
     }
 }
 
-impl Round<Training> {
+impl ActiveRound<Training> {
     /// A round whose cohort is complete.
     pub(crate) fn closed(round: RoundState) -> Self {
         Self { round, phase: PhantomData }
@@ -186,12 +186,12 @@ impl Round<Training> {
     }
 
     /// No report counts any more.
-    pub(crate) fn close(self) -> Round<Aggregating> {
-        Round { round: self.round, phase: PhantomData }
+    pub(crate) fn close(self) -> ActiveRound<Aggregating> {
+        ActiveRound { round: self.round, phase: PhantomData }
     }
 }
 
-impl Round<Aggregating> {
+impl ActiveRound<Aggregating> {
     /// What became of the members that have not reported; `has_goal` says that the round has ended because enough others have.
     pub(crate) fn unreported(
         &self,

@@ -1,7 +1,7 @@
 //! Training: reports come in, and each of them is accepted once, refused, or late.
 
 use super::requests::{Answer, MOST_SAMPLES};
-use super::round::{Member, Round, RoundState, Training};
+use super::round::{ActiveRound, Member, RoundState, Training};
 use super::{Driver, HANG_UP_GRACE};
 use crate::coordinator::command::UploadDecision;
 use crate::coordinator::error::CoordinatorError;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 impl Driver {
     /// Whether the round ends: enough have reported, or no member is awaited any more, or its time is over.
-    pub(super) fn reports_are_over(&self, round: &Round<Training>, now: Instant) -> bool {
+    pub(super) fn reports_are_over(&self, round: &ActiveRound<Training>, now: Instant) -> bool {
         self.has_goal(round)
             || now >= round.report_until
             || round.is_settled(|client| self.is_gone(client, now))

@@ -62,7 +62,7 @@ async fn a_client_that_cannot_write_its_state_waits_until_it_can() {
     while accepted.len() < 4 {
         match soon("the next event", heard.recv()).await.expect("the client goes on") {
             Event::Accepted { round } => accepted.push(round),
-            Event::GaveUp { why } => panic!("{why}"),
+            Event::Failed { why } => panic!("{why}"),
             _ => {}
         }
     }
