@@ -49,7 +49,7 @@ use http::Access;
 use service::{LARGEST_MESSAGE, Service};
 use shared::Shared;
 use startup::{StartOptions, prepare};
-use state_machine::WallClock;
+use state_machine::{EndJoining, WallClock};
 use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -76,6 +76,7 @@ pub struct Coordinator {
     web: Option<TcpListener>,
     run: Option<[u8; 16]>,
     skips_verification: bool,
+    end_joining: Option<EndJoining>,
     wall_clock: WallClock,
 }
 
@@ -96,6 +97,7 @@ impl Coordinator {
             web: None,
             run: None,
             skips_verification: false,
+            end_joining: None,
             wall_clock,
         }
     }
@@ -138,6 +140,14 @@ impl Coordinator {
         Self { skips_verification: true, ..self }
     }
 
+    /// Ends joining in a round, given by its number, also when `is_over` says so, which is asked again and again: a test in which
+    /// clients decide can wait for those that it expects, however long they take. Only tests and demonstrations can be built with it.
+    #[cfg(feature = "test-support")]
+    #[must_use]
+    pub fn end_joining_when(self, is_over: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        Self { end_joining: Some(Arc::new(is_over)), ..self }
+    }
+
     /// With another time of day (Unix milliseconds): it is written down for people, and decides nothing.
     #[must_use]
     pub fn with_wall_clock(self, clock: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
@@ -160,6 +170,7 @@ pub async fn run(
         web,
         run,
         skips_verification,
+        end_joining,
         wall_clock,
     } = coordinator;
     let address = listener.local_addr().map_err(|error| CoordinatorError::Network(error.into()))?;
@@ -192,8 +203,9 @@ pub async fn run(
         move || prepare(config, task, options, shared, wall_clock)
     };
     let prepared = tokio::task::spawn_blocking(prepare).await;
-    let (driver, lock) = prepared.map_err(|_| CoordinatorError::Panicked("the start"))??;
+    let (mut driver, lock) = prepared.map_err(|_| CoordinatorError::Panicked("the start"))??;
 
+    driver.end_joining_when(end_joining);
     let auth = driver.auth();
     let (commands, questions) = mpsc::channel();
     let (ended, mut has_ended) = watch::channel(());

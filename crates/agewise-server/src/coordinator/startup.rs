@@ -102,6 +102,7 @@ pub(super) fn prepare(
         sketches,
         shared,
         wall_clock,
+        end_joining: None,
     };
     Ok((Driver::new(deps)?, lock))
 }

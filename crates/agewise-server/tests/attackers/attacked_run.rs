@@ -2,6 +2,9 @@
 //!
 //! Three attackers enrol before them, and are clients 0, 1 and 2: their ages grow, and they are never in a cohort. Attackers read the ledger
 //! to see which round it is and what its seed is, so that they do not count among the clients that listen.
+//!
+//! A round stays open for joining until every honest client has joined whose draw wins, and no attacker holds it any more. So nothing
+//! depends on how fast the machine is.
 
 use crate::common::raw_client::{RawClient, SAMPLES, identity};
 use crate::common::site::{Site, eventually, soon};
@@ -9,20 +12,23 @@ use crate::common::{cohorts, folder, ledger, params};
 use agewise_core::MaxAge;
 use agewise_server::client::swarm::{self, SwarmParams};
 use agewise_server::client::{Event, OwnTask, TaskProvider};
-use agewise_server::coordinator::Admin;
 use agewise_server::coordinator::audit::audit;
+use agewise_server::coordinator::{Admin, Coordinator};
+use agewise_server::crypto::Identity;
 use agewise_server::crypto::token::{Role, Token};
+use agewise_server::crypto::vrf::DrawContext;
 use agewise_server::protocol::{ParticipationParams, ParticipationRule};
 use agewise_server::remote::revoke;
 use agewise_server::test_support::Numbers;
 use agewise_server::tls::Trust;
 use agewise_server::{CoordinatorParams, DrawSource};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OnceCell, mpsc};
 
 pub(crate) const ATTACKERS: [&str; 3] = ["attacker-0", "attacker-1", "attacker-2"];
@@ -66,7 +72,11 @@ pub(crate) struct Target {
     pub(crate) url: String,
     pub(crate) state: PathBuf,
     pub(crate) tokens: Arc<Tokens>,
+    holds: Holds,
 }
+
+/// For each attacker that needs it: the first round that has to stay open for joining.
+type Holds = Arc<Mutex<BTreeMap<&'static str, u64>>>;
 
 /// A round, as the ledger has it.
 #[derive(Debug, Clone)]
@@ -115,6 +125,37 @@ impl Target {
         ledger(&self.state).query_row(query, [], row).ok()
     }
 
+    /// Keeps this round and all later ones open for joining, as soon as they are; earlier ones are released.
+    pub(crate) fn hold(&self, attacker: &'static str, round: u64) {
+        self.holds.lock().insert(attacker, round);
+    }
+
+    /// Whether every honest client has joined a round whose draw wins.
+    fn honest_clients_have_joined(&self, round: u64) -> bool {
+        let Some(seen) = self.now().filter(|seen| seen.round == round) else {
+            return false;
+        };
+        let ledger = ledger(&self.state);
+        let known = "SELECT client, waiting_since FROM clients WHERE key = ?1 AND client < ?2";
+        let joined = "SELECT COUNT(*) FROM joins WHERE round = ?1 AND client = ?2
+                      AND outcome IN ('selected', 'reported')";
+        (0..HONEST).map(honest_identity).all(|identity| {
+            let key = identity.public().to_bytes();
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let found: rusqlite::Result<(u32, i64)> =
+                ledger.query_row(known, (key, seen.clients), row);
+            // A client that is not in the round is not waited for.
+            let Ok((client, since)) = found else { return true };
+            let has_joined = ledger.query_row(joined, (round as i64, client), |row| row.get(0));
+            let wins = || {
+                let context = DrawContext { run: &RUN, round, seed: &seen.seed, client };
+                let (drawn, _) = context.draw(&identity);
+                seen.rule().takes_part(round, client, (round as i64 - since) as u64, drawn)
+            };
+            has_joined == Ok(1) || !wins()
+        })
+    }
+
     /// Waits for a round that is open for joining, this one or a later one.
     pub(crate) async fn joining(&self, least: u64) -> Snapshot {
         loop {
@@ -135,6 +176,35 @@ impl Target {
         let mut query = ledger.prepare(query).unwrap();
         let rows = query.query_map([round as i64], |row| row.get(0)).unwrap();
         rows.map(Result::unwrap).collect()
+    }
+}
+
+/// The key of an honest client.
+fn honest_identity(number: usize) -> Identity {
+    identity(&format!("honest {number}"))
+}
+
+/// When joining is over: not before attackers have had a moment, either.
+fn joining_is_over(target: Target) -> impl Fn(u64) -> bool + Send + Sync {
+    const MOMENT: Duration = Duration::from_millis(1_500);
+    let begun = Mutex::new((u64::MAX, Instant::now()));
+    move |round| {
+        let mut begun = begun.lock();
+        if begun.0 != round {
+            *begun = (round, Instant::now());
+        }
+        begun.1.elapsed() >= MOMENT
+            && target.holds.lock().values().all(|held| round < *held)
+            && target.honest_clients_have_joined(round)
+    }
+}
+
+/// Lets all rounds go on when an attack has ended, or has failed.
+struct ReleaseAll(Holds);
+
+impl Drop for ReleaseAll {
+    fn drop(&mut self) {
+        self.0.lock().clear();
     }
 }
 
@@ -217,9 +287,9 @@ pub(crate) fn settings(state: &Path) -> CoordinatorParams {
     params.access.tokens = true;
     params.round.draws = DrawSource::Proven;
     params.round.rounds = ROUNDS;
-    // Joining ends by this time only, so it has to be long enough for twelve clients on a busy machine.
-    params.round.join_seconds = 1.5;
-    params.round.report_seconds = 60.0;
+    // Joining ends before (`joining_is_over`), and reports are awaited until all have come.
+    params.round.join_seconds = 300.0;
+    params.round.report_seconds = 300.0;
     params.round.drain_seconds = 0.0;
     // Never full, so that it does not matter who comes first.
     params.round.max_cohort = HONEST as u64 + 3;
@@ -253,15 +323,24 @@ where
     };
     admin.revoke(&tokens.revoked.id()).unwrap();
     drop(admin);
-    let site = Site::open_with(params, PARAMETERS, |made| made.with_run(RUN)).await;
-    for (name, token) in ATTACKERS.iter().zip(&tokens.used) {
+    let holds = Holds::default();
+    let mut target =
+        Target { url: String::new(), state, tokens: Arc::new(tokens), holds: holds.clone() };
+    let is_over = joining_is_over(target.clone());
+    let change = |made: Coordinator| made.with_run(RUN).end_joining_when(is_over);
+    let site = Site::open_with(params, PARAMETERS, change).await;
+    target.url.clone_from(&site.url);
+    for (name, token) in ATTACKERS.iter().zip(&target.tokens.used) {
         RawClient::enrol(&site.url, name, Some(token)).await;
     }
-    let target = Target { url: site.url.clone(), state, tokens: Arc::new(tokens) };
-    let attack = tokio::spawn(attack(target.clone()));
+    let attack = attack(target.clone());
+    let attack = tokio::spawn(async move {
+        let _released = ReleaseAll(holds);
+        attack.await;
+    });
 
     let mut swarm = SwarmParams::new(site.url.clone());
-    swarm.identities = (0..HONEST).map(|number| identity(&format!("honest {number}"))).collect();
+    swarm.identities = (0..HONEST).map(honest_identity).collect();
     swarm.tokens = honest;
     let (events, mut heard) = mpsc::unbounded_channel();
     let tasks = (0..HONEST).map(|_| wanderer()).collect();

@@ -69,6 +69,7 @@ async fn forger(target: Target, counter: Counter) {
         let reply = attacker.report(round, seen.model, 9e9).await.unwrap();
         assert!(reply.why.starts_with("cohort"), "{reply:?}");
         round += 1;
+        target.hold("forger", round);
     }
 }
 
@@ -99,6 +100,7 @@ async fn liar(target: Target, [ages, draws]: [Counter; 2]) {
             }
         }
         round += 1;
+        target.hold("liar", round);
     }
 }
 
@@ -124,6 +126,7 @@ async fn traveller(target: Target, counter: Counter) {
             assert!(reply.why.starts_with("cohort"), "{reply:?}");
         }
         round += 1;
+        target.hold("traveller", round);
     }
 }
 
@@ -131,12 +134,18 @@ async fn traveller(target: Target, counter: Counter) {
 async fn no_client_gets_in_without_a_winning_draw() {
     let counters: [Counter; 4] = std::array::from_fn(|_| Counter::default());
     let [proofs, ages, draws, rounds] = counters.clone();
-    let attack = |target: Target| async move {
-        tokio::join!(
-            forger(target.clone(), proofs),
-            liar(target.clone(), [ages, draws]),
-            traveller(target, rounds)
-        );
+    let attack = |target: Target| {
+        // Each of them gets through with what it tries in a round.
+        for attacker in ["forger", "liar", "traveller"] {
+            target.hold(attacker, 0);
+        }
+        async move {
+            tokio::join!(
+                forger(target.clone(), proofs),
+                liar(target.clone(), [ages, draws]),
+                traveller(target, rounds)
+            );
+        }
     };
     let played = play("attackers-draws", |_| {}, attack).await;
     played.is_as_without().await;

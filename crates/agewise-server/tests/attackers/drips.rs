@@ -3,7 +3,7 @@
 use crate::attacked_run::{Target, play};
 use crate::common::folder;
 use crate::common::raw_client::{RawClient, identity};
-use crate::common::site::{Site, settings, soon};
+use crate::common::site::{PATIENCE, Site, settings, soon};
 use crate::frames::{
     DATA, END_HEADERS, HEADERS, PREFACE, answer, frame, greeted, head, is_closed, silent, streamed,
 };
@@ -18,7 +18,7 @@ use tonic::transport::Endpoint;
 
 const TICK: Duration = Duration::from_millis(50);
 /// Far beyond what the coordinator allows in these tests, also on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = PATIENCE;
 
 /// Sends these bytes over and over, one at a time, until the other side has had enough.
 async fn drip(mut stream: TcpStream, bytes: &[u8]) {

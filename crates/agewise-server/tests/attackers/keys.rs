@@ -6,7 +6,6 @@ use crate::common::site::connect;
 use crate::common::site::{Site, eventually, settings};
 use crate::common::{folder, ledger};
 use agewise_core::Draw;
-use agewise_server::CoordinatorParams;
 use agewise_server::coordinator::Admin;
 use agewise_server::crypto::Identity;
 use agewise_server::crypto::token::{Role, Token};
@@ -49,6 +48,7 @@ async fn late_grinder(target: Target) {
         let outcome = reply.outcome();
         assert_eq!(outcome, join_reply::Outcome::Closed, "{reply:?}, {seen:?}");
     }
+    target.hold("late grinder", u64::MAX);
 }
 
 fn run_of(target: &Target) -> Vec<u8> {
@@ -62,6 +62,7 @@ async fn renewer(target: Target) {
     let wins = |seen: &Snapshot| seen.rule().may_take_part(before.age(seen.round));
     let mut seen = target.joining(0).await;
     while !wins(&seen) {
+        target.hold("renewer", seen.round + 1);
         seen = target.joining(seen.round + 1).await;
     }
     let run = before.run();
@@ -82,6 +83,7 @@ async fn renewer(target: Target) {
     let again =
         RawClient::try_enrol(&target.url, ATTACKERS[2], &before.identity, Some(token)).await;
     assert_eq!(again.err().unwrap().code(), Code::Unauthenticated);
+    target.hold("renewer", u64::MAX);
 }
 
 /// Tries every token but a good one, over and over.
@@ -145,12 +147,15 @@ async fn snoop(target: Target) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ground_keys_come_too_late() {
-    let attack = |target: Target| async move {
-        tokio::join!(late_grinder(target.clone()), renewer(target));
+    let attack = |target: Target| {
+        // The keys are tried while the round is open for joining.
+        target.hold("late grinder", ROUNDS - 1);
+        target.hold("renewer", 0);
+        async move {
+            tokio::join!(late_grinder(target.clone()), renewer(target));
+        }
     };
-    // The keys are tried while the round is open for joining.
-    let patient = |params: &mut CoordinatorParams| params.round.join_seconds = 4.0;
-    let played = play("attackers-ground", patient, attack).await;
+    let played = play("attackers-ground", |_| {}, attack).await;
     played.is_as_without().await;
     assert_eq!(played.refused(2, "proof"), 1, "{:?}", played.refusals());
     let late = "SELECT COUNT(*) FROM clients WHERE name = 'late'";
@@ -172,23 +177,26 @@ async fn no_token_is_good_for_more_than_it_was_made_for() {
 /// Twenty names at once with the token of one: exactly one of them enrols.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_is_spent_once_also_at_the_same_moment() {
-    let attack = |target: Target| async move {
+    let attack = |target: Target| {
         // In the last round, as one client more changes those behind it.
-        target.joining(ROUNDS - 1).await;
-        let mut tries = tokio::task::JoinSet::new();
-        for number in 0..20 {
-            let target = target.clone();
-            tries.spawn(async move {
-                let mut calls = connect(&target.url).await;
-                let challenge = challenge(&mut calls).await.unwrap();
-                let name = format!("twin-{number}");
-                let token = Some(&target.tokens.spare);
-                let request = enrolment(challenge, &name, &identity(&name), token);
-                calls.enrol(request).await.is_ok()
-            });
+        target.hold("twins", ROUNDS - 1);
+        async move {
+            target.joining(ROUNDS - 1).await;
+            let mut tries = tokio::task::JoinSet::new();
+            for number in 0..20 {
+                let target = target.clone();
+                tries.spawn(async move {
+                    let mut calls = connect(&target.url).await;
+                    let challenge = challenge(&mut calls).await.unwrap();
+                    let name = format!("twin-{number}");
+                    let token = Some(&target.tokens.spare);
+                    let request = enrolment(challenge, &name, &identity(&name), token);
+                    calls.enrol(request).await.is_ok()
+                });
+            }
+            let enrolled = tries.join_all().await;
+            assert_eq!(enrolled.iter().filter(|enrolled| **enrolled).count(), 1);
         }
-        let enrolled = tries.join_all().await;
-        assert_eq!(enrolled.iter().filter(|enrolled| **enrolled).count(), 1);
     };
     let played = play("attackers-twins", |_| {}, attack).await;
     played.is_as_without().await;

@@ -5,7 +5,7 @@
 use crate::attacked_run::{Target, play};
 use crate::common::folder;
 use crate::common::raw_client::RawClient;
-use crate::common::site::{Site, eventually, settings, soon};
+use crate::common::site::{PATIENCE, Site, eventually, settings, soon};
 use crate::frames::{answer, memory, whole};
 use crate::mutator::{Dice, corpus, mutate};
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ async fn send(url: String, corpus: Corpus, seed: u64, left: Arc<AtomicUsize>) ->
         let other = &corpus[dice.below(corpus.len())].1;
         let body = mutate(&mut dice, message, other);
         let sent = answer(&mut channel, method, None, whole(body));
-        let code = match tokio::time::timeout(Duration::from_secs(60), sent).await {
+        let code = match tokio::time::timeout(PATIENCE, sent).await {
             Ok(Some(code)) => format!("{code:?}"),
             Ok(None) => "cut off".to_string(),
             Err(_) => {

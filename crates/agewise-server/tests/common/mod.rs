@@ -49,8 +49,9 @@ pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> C
             clients,
             cohort,
             rounds: 5,
-            join_seconds: 30.0,
-            report_seconds: 120.0,
+            // Both end before, when all have come.
+            join_seconds: 200.0,
+            report_seconds: 400.0,
             // The simulator's draws, so that both can be compared; tests of verification have their own.
             draws: DrawSource::Seeded,
             // As in a calm simulation; what calibrates has tests of its own.

@@ -22,8 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::transport::Channel;
 
-/// Far longer than anything here takes, also on a busy machine: a longer wait would be in vain.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Far longer than anything here takes, also on a busy machine, and than any window of a coordinator: only a hang reaches it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Waits for what has to happen.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {

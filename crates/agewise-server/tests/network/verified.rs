@@ -1,6 +1,6 @@
 //! Runs in which everything is verified: draws are proven, seeds are checked, and everyone has a token.
 
-use crate::common::site::eventually;
+use crate::common::site::{PATIENCE, eventually};
 use crate::common::verified::{play, proven, tokens};
 use crate::common::{Running, coordinator, folder, ledger, tasks};
 use agewise_server::client::{Client, ClientError, ClientParams};
@@ -12,7 +12,6 @@ use agewise_server::remote::{revoke, status};
 use agewise_server::tls::Trust;
 use data_encoding::BASE64;
 use std::path::Path;
-use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// As with the simulator's draws: intervals are 6 or 7, a third of them 6 (standard error 0.025 of 360), and cohorts have a mean of 15 with a
@@ -74,7 +73,7 @@ async fn gives_up(url: &str, name: &str, identity: Identity, token: Option<Token
     };
     let task = tasks(1, 0).remove(0);
     let client = Client::new(params, task).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(60), client.run(std::future::pending()));
+    let ended = tokio::time::timeout(PATIENCE, client.run(std::future::pending()));
     match ended.await.unwrap() {
         Err(ClientError::Refused(why)) => why,
         other => panic!("{other:?}"),
@@ -128,7 +127,7 @@ async fn nobody_enrols_without_a_token_of_its_own_or_after_it_was_revoked() {
 
     // It works all the time, and is revoked in the middle of it.
     admin.revoke("first").unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(60), first).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(PATIENCE, first).await.unwrap().unwrap();
     assert!(
         matches!(&ended, Err(ClientError::Refused(why)) if why.contains("revoked")),
         "{ended:?}"
@@ -295,7 +294,7 @@ async fn a_client_leaves_a_coordinator_that_changes_its_commitment() {
         };
         let client = Client::new(client, tasks(1, 0).remove(0)).unwrap();
         let running = client.run(std::future::pending());
-        ended.push(tokio::time::timeout(Duration::from_secs(60), running).await.unwrap());
+        ended.push(tokio::time::timeout(PATIENCE, running).await.unwrap());
         drop(coordinator.stop);
         coordinator.ended.await.unwrap().unwrap();
     }

@@ -106,6 +106,9 @@ struct PendingNotifications {
 /// A time of day, in Unix milliseconds: for people only.
 pub(crate) type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
+/// Whether joining is over in a round of this number.
+pub(crate) type EndJoining = Arc<dyn Fn(u64) -> bool + Send + Sync>;
+
 /// Everything that a driver is made from.
 pub(crate) struct DriverDeps {
     pub(crate) config: CoordinatorConfig,
@@ -129,6 +132,8 @@ pub(crate) struct DriverDeps {
     pub(crate) sketches: Option<Sketches>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) wall_clock: WallClock,
+    /// Ends joining before its time, in tests.
+    pub(crate) end_joining: Option<EndJoining>,
 }
 
 impl DriverDeps {
@@ -186,6 +191,11 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
+    /// Lets joining also end when this says so.
+    pub(crate) fn end_joining_when(&mut self, is_over: Option<EndJoining>) {
+        self.deps.end_joining = is_over;
+    }
+
     /// Authenticates calls.
     pub(crate) fn auth(&self) -> Arc<Authenticator> {
         self.deps.auth.clone()
