@@ -2,7 +2,7 @@
 
 use super::network::{TokenArgs, TrustArgs, block_on};
 use super::table::table;
-use super::{Failure, config, count, print, print_json};
+use super::{Failure, deployment_config, print, print_json, whole_number};
 use agewise_core::Error;
 use agewise_server::coordinator::{Admin, ClientInfo, RollbackOutcome};
 use agewise_server::crypto::token::{Role, Token};
@@ -29,7 +29,7 @@ pub(super) struct EnrollArgs {
     name: Option<String>,
 
     /// How many tokens
-    #[arg(long, value_name = "K", default_value = "1", value_parser = count::parse)]
+    #[arg(long, value_name = "K", default_value = "1", value_parser = whole_number::parse)]
     count: u64,
 
     /// A new file for the tokens, which only its owner can read [default: standard output]
@@ -96,7 +96,7 @@ const ROLLBACK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The admin of the run that a configuration is for.
 fn open(path: &Path) -> Result<Admin, Failure> {
-    let params = config::read(path)?;
+    let params = deployment_config::read(path)?;
     let here = path.parent().unwrap_or(Path::new(""));
     Ok(Admin::open(&here.join(params.state))?)
 }

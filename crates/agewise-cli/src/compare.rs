@@ -3,7 +3,7 @@
 use super::data::DataDir;
 use super::experiment::{Kind, Request};
 use super::run_args::{ExperimentArgs, RunArgs, parse, set, table_of, with_default};
-use super::{Failure, count};
+use super::{Failure, whole_number};
 use agewise_core::Error;
 use agewise_experiment::presets;
 use agewise_train::aggregation::AggregationParams;
@@ -165,11 +165,11 @@ struct TrainingArgs {
     augment: bool,
 
     /// Rounds from one evaluation to the next
-    #[arg(long, value_name = "ROUNDS", value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ROUNDS", value_parser = whole_number::parse, allow_negative_numbers = true)]
     eval_every: Option<u64>,
 
     /// The first round after which there is an evaluation
-    #[arg(long, value_name = "ROUND", value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ROUND", value_parser = whole_number::parse, allow_negative_numbers = true)]
     eval_from: Option<u64>,
 
     /// Test accuracies, separated by commas: how many rounds until each is reached?

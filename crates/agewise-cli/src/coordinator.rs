@@ -4,7 +4,7 @@ use super::admin::{EnrollArgs, ListArgs, ReinstateArgs, RevokeArgs, RollbackArgs
 use super::data::DataDir;
 use super::network::{LogArgs, block_on, read, told_to_stop, warn_of_altered};
 use super::table::prose;
-use super::{Failure, admin, config, print};
+use super::{Failure, admin, deployment_config, print};
 use agewise_server::CoordinatorConfig;
 use agewise_server::coordinator::{self, Coordinator, CoordinatorError};
 use agewise_server::native::coordinator_task;
@@ -169,7 +169,7 @@ impl From<CoordinatorError> for Failure {
 }
 
 fn serve(path: &Path, resume: bool, place: &DataDir, log: &LogArgs) -> Result<(), Failure> {
-    let mut params = config::read(path)?;
+    let mut params = deployment_config::read(path)?;
     // Files are looked for beside the configuration, from wherever it is started.
     let here = path.parent().unwrap_or(Path::new("")).to_path_buf();
     for file in [&mut params.state, &mut params.tls.certificate, &mut params.tls.key] {

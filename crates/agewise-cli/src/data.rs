@@ -3,7 +3,7 @@
 use super::progress::{bar, writes_lines};
 use super::run_args::parse;
 use super::table::{prose, table};
-use super::{Failure, count, print, print_json};
+use super::{Failure, print, print_json, whole_number};
 use agewise_core::{Seed, SizeDistribution};
 use agewise_experiment::RunDir;
 use agewise_report::data::{Shown, show};
@@ -77,7 +77,7 @@ pub(crate) struct PartitionArgs {
     sizes: SizeDistribution,
 
     /// The seed of the partition
-    #[arg(long, default_value_t, value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, default_value_t, value_parser = whole_number::parse, allow_negative_numbers = true)]
     seed: u64,
 }
 
@@ -139,11 +139,11 @@ struct ShowArgs {
     partition: PartitionArgs,
 
     /// n: clients
-    #[arg(long, value_name = "N", value_parser = count::parse, allow_negative_numbers = true, default_value = "20")]
+    #[arg(long, value_name = "N", value_parser = whole_number::parse, allow_negative_numbers = true, default_value = "20")]
     clients: u64,
 
     /// The images that each client has at least
-    #[arg(long, value_name = "IMAGES", value_parser = count::parse, allow_negative_numbers = true, default_value = "50")]
+    #[arg(long, value_name = "IMAGES", value_parser = whole_number::parse, allow_negative_numbers = true, default_value = "50")]
     batch: u64,
 
     /// The folder for the pictures [default: a new one under runs/]

@@ -24,7 +24,7 @@ pub(crate) struct EndpointArgs {
     pub(crate) trust: TrustArgs,
 }
 
-/// Which certificates are believed.
+/// Which certificates are trusted.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
     /// The authority that signed the coordinator's certificate, PEM [default: the public ones]

@@ -1,4 +1,4 @@
-//! `agewise policies`: who could train next, and which options each policy has.
+//! `agewise policies`: the registered policies, with their options.
 
 use super::table::{prose, table};
 use super::{Failure, print, print_json};

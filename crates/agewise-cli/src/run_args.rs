@@ -1,6 +1,6 @@
 //! The flags that both kinds of experiments have.
 
-use super::{Failure, count};
+use super::{Failure, whole_number};
 use agewise_core::{Error, MaxAge, PolicySpec, Weighting};
 use agewise_experiment::ExperimentParams;
 use clap::{Arg, Args};
@@ -52,11 +52,11 @@ pub(crate) struct RunArgs {
 #[command(next_help_heading = "Clients and policies")]
 pub(crate) struct ExperimentArgs {
     /// n: clients at the beginning
-    #[arg(long, value_name = "N", value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole_number::parse, allow_negative_numbers = true)]
     clients: Option<u64>,
 
     /// m: clients per round
-    #[arg(long, value_name = "M", value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "M", value_parser = whole_number::parse, allow_negative_numbers = true)]
     cohort: Option<u64>,
 
     /// m': the age at which an age law stops changing; auto: as large as n/m asks
@@ -97,15 +97,15 @@ pub(crate) struct ExperimentArgs {
     backoff: Option<bool>,
 
     /// Rounds to play, at most
-    #[arg(long, value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_parser = whole_number::parse, allow_negative_numbers = true)]
     rounds: Option<u64>,
 
     /// The first seed; data sizes are drawn from it too
-    #[arg(long, value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_parser = whole_number::parse, allow_negative_numbers = true)]
     seed: Option<u64>,
 
     /// How many seeds; two or more give 95% intervals
-    #[arg(long, value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_parser = whole_number::parse, allow_negative_numbers = true)]
     seeds: Option<u64>,
 
     #[command(flatten)]
@@ -117,7 +117,7 @@ pub(crate) fn max_age(text: &str) -> Result<MaxAge, String> {
     if text == "auto" {
         return Ok(MaxAge::Auto);
     }
-    let number = count::parse(text).map(MaxAge::Fixed);
+    let number = whole_number::parse(text).map(MaxAge::Fixed);
     number.map_err(|error| format!("{error}, or auto for as large as n/m asks"))
 }
 

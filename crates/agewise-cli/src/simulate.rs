@@ -2,7 +2,7 @@
 
 use super::experiment::{Kind, Request};
 use super::run_args::{ExperimentArgs, RunArgs, table_of, with_default};
-use super::{Failure, count, sizes};
+use super::{Failure, sizes, whole_number};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub(crate) struct SimulateArgs {
 #[command(next_help_heading = "Clients and policies")]
 struct OwnArgs {
     /// Rounds at the beginning that are played and not recorded
-    #[arg(long, value_name = "ROUNDS", value_parser = count::parse, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ROUNDS", value_parser = whole_number::parse, allow_negative_numbers = true)]
     warmup: Option<u64>,
 
     /// Data sizes: equal, zipf:A (the paper has 2.0), lognormal:S, or a FILE of numbers

@@ -3,7 +3,7 @@
 use super::network::{
     ClientData, EndpointArgs, LogArgs, block_on, read_tokens, show, told_to_stop,
 };
-use super::{Failure, count};
+use super::{Failure, whole_number};
 use agewise_server::client::Event;
 use agewise_server::client::swarm::{self, SwarmParams};
 use agewise_server::crypto::token::Token;
@@ -27,7 +27,7 @@ Example:
 #[command(about = "Run many clients in one process, for trials and load tests", after_help = EXAMPLES, override_usage = USAGE)]
 pub(crate) struct SwarmArgs {
     /// The number of clients
-    #[arg(long, value_name = "K", value_parser = count::parse)]
+    #[arg(long, value_name = "K", value_parser = whole_number::parse)]
     clients: u64,
 
     #[command(flatten)]

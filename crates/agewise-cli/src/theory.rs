@@ -1,7 +1,7 @@
 //! `agewise theory`: what the policies do to a population, in closed form.
 
 use super::run_args::{EMPTY_COHORTS, max_age};
-use super::{Failure, count, print, print_json, sizes, table};
+use super::{Failure, print, print_json, sizes, table, whole_number};
 use agewise_core::theory::PhaseTheory;
 use agewise_core::{
     EmptyCohort, MaxAge, PolicySpec, Seed, Setting, SettingParams, Weighting, find_policy,
@@ -47,12 +47,12 @@ Examples:
 pub(crate) struct TheoryArgs {
     /// n: the number of clients [1000000, 1_000_000 and 1e6 are all fine]
     #[arg(long, value_name = "N", default_value_t = ExperimentParams::default().clients,
-          value_parser = count::parse, allow_negative_numbers = true)]
+          value_parser = whole_number::parse, allow_negative_numbers = true)]
     clients: u64,
 
     /// m: how many clients train in a round, on average
     #[arg(long, value_name = "M", default_value_t = ExperimentParams::default().cohort,
-          value_parser = count::parse, allow_negative_numbers = true)]
+          value_parser = whole_number::parse, allow_negative_numbers = true)]
     cohort: u64,
 
     /// m': the age at which an age law stops changing; older clients keep its last probability; auto: as large as n/m asks
@@ -77,7 +77,7 @@ pub(crate) struct TheoryArgs {
     empty_cohort: String,
 
     /// Seed for drawing the sizes
-    #[arg(long, default_value_t = ExperimentParams::default().seed, value_parser = count::parse,
+    #[arg(long, default_value_t = ExperimentParams::default().seed, value_parser = whole_number::parse,
           allow_negative_numbers = true)]
     seed: u64,
 

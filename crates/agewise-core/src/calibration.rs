@@ -1,7 +1,7 @@
 //! Self-calibration: the coordinator learns the target interval from the number of reports alone.
 //!
 //! Under the optimal law a client takes part once per interval, so the reports of the last x rounds are the
-//! number of clients that are really there, whatever the coordinator believed. The published interval moves
+//! number of clients that are really there, whatever the coordinator had assumed. The published interval moves
 //! towards that number over the target cohort:
 //!
 //! ```text
@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 pub struct Calibrator {
     cohort: f64,
     interval: f64,
-    /// What is left of the first guess: the clients that are believed to be there and have not had time
+    /// What is left of the first guess: the clients that are assumed to be there and have not had time
     /// to report yet, in rounds of m.
     unseen: f64,
     /// The growth of the interval per round.
@@ -46,7 +46,7 @@ const STEP: f64 = 1.5;
 const LARGEST_STEP: f64 = 0.3;
 
 impl Calibrator {
-    /// Starts from a first guess of the interval, which is believed until it is over.
+    /// Starts from a first guess of the interval, which is used until it is over.
     pub fn new(cohort: u32, first_interval: f64) -> Result<Self> {
         if !(1.0..=LONGEST).contains(&first_interval) {
             let expected = format!("a number of rounds from 1 to {LONGEST}");

@@ -1,4 +1,4 @@
-//! The clients of a run as selection sees them: their sizes, their ages, what they reported, who has left, and who failed.
+//! The clients of a run as selection sees them: sizes, ages, reports, departures and failures.
 //!
 //! Clients are numbered in the order in which they are admitted, and a number is never used again. Admitting a client,
 //! a departure and another size cost a constant time, however many clients there are.
@@ -15,7 +15,7 @@ use crate::sizes::Sizes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The clients of a run: sizes, ages, what they reported, who has left, who failed.
+/// The clients of a run: sizes, ages, reports, departures and failures.
 ///
 /// ```
 /// use agewise_core::{Ages, Population, SettingParams};
@@ -34,7 +34,7 @@ pub struct Population {
     setting: Setting,
     ages: Ages,
     reports: Reports,
-    /// Who has left; as long as the highest number of those who have.
+    /// Whether each client has left; as long as the highest number of those that have.
     left: Vec<bool>,
     failures: FailureTable,
     /// The clients with which the run began.
@@ -58,7 +58,7 @@ impl Population {
         Ok(client)
     }
 
-    /// Takes back that the clients from this number on were admitted, who have done nothing yet.
+    /// Undoes the admission of the clients from this number on, which have not taken part yet.
     pub(crate) fn dismiss(&mut self, from: u32) {
         while self.clients() > from {
             self.setting.sizes_mut().pop();

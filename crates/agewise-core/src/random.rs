@@ -138,7 +138,7 @@ impl Draws {
 
 /// A random order of all clients in one round.
 ///
-/// A rank is 8 coarse bits and 56 fine ones from the client's own draw: who compares all clients needs the fine ones
+/// A rank is 8 coarse bits and 56 fine ones from the client's own draw: a comparison of all clients needs the fine ones
 /// only where the coarse ones do not tell. The coarse bits of 64 clients lie in 8 words, so that all of them are
 /// compared at once ([`CoarseRanks`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

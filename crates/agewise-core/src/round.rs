@@ -43,7 +43,7 @@ pub struct Round<'a> {
     setting: &'a Setting,
     availability: Availability<'a>,
     reports: &'a Reports,
-    /// Who has left for good; clients beyond the end of the list have not.
+    /// Whether each client has left for good; clients beyond the end of the list have not.
     left: &'a [bool],
     /// The failures of clients, where those that failed again and again are asked less often.
     backoff: Option<Backoff<'a>>,

@@ -231,8 +231,8 @@ impl Selector {
         admitted.map(|()| first)
     }
 
-    /// A client that is never available again. Its number, its size and its age stay, so nothing changes for the policy
-    /// but who is available.
+    /// A client that is never available again. Its number, its size and its age stay, so for the policy
+    /// nothing changes but the set of available clients.
     pub fn leave(&mut self, client: u32) -> Result<()> {
         self.population.leave(client)
     }

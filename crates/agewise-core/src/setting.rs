@@ -21,7 +21,7 @@ pub enum EmptyCohort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
-    /// Each first age is drawn from the policy's steady state, as if it had run for ever.
+    /// Each first age is drawn from the policy's steady state, as after infinitely many rounds.
     #[default]
     Stationary,
     /// All ages are 0, as in the paper: clients start in step and stay in bursts for a while.

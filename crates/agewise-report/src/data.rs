@@ -147,7 +147,7 @@ fn rows(images: &Images, classes: std::ops::Range<u32>, per_class: usize) -> Vec
     rows
 }
 
-/// Who has which labels, and how many images.
+/// The labels of each client, and its number of images.
 fn labels(title: &str, caption: &str, partition: &Partition) -> Figure {
     let clients = partition.clients();
     let sizes = partition.sizes();

@@ -250,7 +250,7 @@ fn mean(policy: &VariantSummary, name: &str) -> Option<f64> {
     policy.means.get(name).map(|estimate| estimate.mean)
 }
 
-/// A sentence about who has the most even load, by the measure that decides: Jain's index of how often clients took part,
+/// A sentence about the policy with the most even load, by the measure that decides: Jain's index of how often clients took part,
 /// and among those that are equal in it, Var[X]. Var[X] alone would praise a policy that calls the same few clients at even
 /// intervals and all others never.
 fn even_load(summary: &Summary) -> String {
@@ -287,7 +287,7 @@ fn least_sigma(summary: &Summary) -> String {
     format!("The least Sigma: {names}, with {}.", number(least))
 }
 
-/// The least value, and who has it.
+/// The least value, and the policies that have it.
 fn least(values: &[(f64, &str)]) -> Option<(f64, String)> {
     let least = values.iter().map(|(value, _)| *value).reduce(f64::min)?;
     let names = values.iter().filter(|(value, _)| is_as_good(*value, least));
@@ -303,7 +303,7 @@ fn supported<'a>(pairs: &[&'a Pair]) -> (Vec<&'a Pair>, Vec<&'a Pair>) {
     found.into_iter().partition(|pair| pair.measure.lower_is_better() == (pair.effect < 0.0))
 }
 
-/// Who is better and who is worse, with at most so many names of each.
+/// The policies that are better and those that are worse, with at most so many names of each.
 fn differences(good: &[&Pair], bad: &[&Pair], most: usize) -> Option<String> {
     let names = |pairs: &[&Pair]| {
         let named = |pair: &&Pair| format!("{} ({})", pair.policy, amount(pair, " points"));

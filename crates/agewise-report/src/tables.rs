@@ -167,7 +167,7 @@ impl ReportSection<'_> {
         })
     }
 
-    /// Who could be selected, who was, and who reported.
+    /// Available, selected and reporting clients.
     fn world_table(&self) -> Table {
         let mut columns = vec![
             ("available", "available"),

@@ -35,7 +35,7 @@ pub struct NativeTask {
     workers: Arc<WorkerPool<NativeWorker>>,
 }
 
-/// Who has which training images.
+/// The training images of each client.
 #[derive(Debug, Clone)]
 enum Shares {
     /// They are divided, and every division that was asked for is kept.
@@ -129,7 +129,7 @@ impl NativeTask {
         &self.training
     }
 
-    /// Who has which images. Made when it is first asked for, and kept.
+    /// The images of each client. Made when it is first asked for, and kept.
     pub fn partition(&self, key: PartitionKey) -> Result<Arc<Partition>> {
         let Shares::Divided { distribution, sizes, known } = &self.shares else {
             let expected = "a task whose images are divided among clients";

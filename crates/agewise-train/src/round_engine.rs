@@ -230,7 +230,7 @@ impl CohortTraining<'_> {
         update.extend_from_slice(self.global);
         let RoundPlan { key, round, sketcher } = self.plan;
         let job = TrainJob::round(key, round, self.cohort[member].client);
-        // A task of your own may panic; everyone else would wait for its update for ever.
+        // A task of your own may panic; the other threads would wait for its update without end.
         let train = AssertUnwindSafe(|| self.task.train(&job, &mut update));
         let report = catch_unwind(train).unwrap_or_else(|_| {
             Err(Error::new("training", "a panic", "a task that returns its errors"))

@@ -1,7 +1,7 @@
 //! The optimal law with a stated variance, so that clients do not stay in step.
 //!
 //! Where n/m is a whole number the law of Theorem 2 has no randomness left: each client comes exactly every n/m rounds,
-//! cohort sizes repeat for ever, and the same clients always meet. Here X is one of three neighbouring numbers, i - 1, i
+//! cohort sizes repeat without end, and the same clients always meet. Here X is one of three neighbouring numbers, i - 1, i
 //! and i + 1, with mean n/m and a variance that is stated.
 
 use super::{AgeLaw, check_interval, check_max_age};

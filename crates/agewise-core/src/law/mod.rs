@@ -48,7 +48,7 @@ pub struct AgeLaw {
     /// How many ages, from 0 on, have probability zero.
     zeros: u32,
     /// p_zeros, p_{zeros+1}, ...: the last one holds for every greater age. Never empty, and its last
-    /// entry is positive, so a client cannot wait for ever.
+    /// entry is positive, so a client does not wait without end.
     tail: Vec<f64>,
     max_age: u32,
 }

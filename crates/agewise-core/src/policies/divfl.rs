@@ -298,7 +298,7 @@ mod tests {
         for case in 0..30 {
             let new = || setup(case, 12 + case as u32, 1 + case as u32 % 7);
             let ((everyone, sketches), (fewer, _)) = (new(), new());
-            // Who is away is not chosen, but stood for.
+            // A client that is away is not chosen, but members of the cohort represent it.
             for setup in [everyone, fewer.without(&[0, 3, 4])] {
                 let round = setup.round(case);
                 let there: Vec<u32> = round.available().collect();

@@ -1,6 +1,6 @@
 //! `markov-mixing`: the optimal law, with intervals that vary a little where n/m is a whole number.
 //!
-//! Under `markov-optimal` clients stay in step for ever there: cohort sizes repeat, and the same clients always meet. The
+//! Under `markov-optimal` clients always stay in step there: cohort sizes repeat, and the same clients always meet. The
 //! price of mixing is Var\[X\], and it is an option; what it buys is in [`crate::theory::phases`].
 
 use super::law_policy::LawPolicy;

@@ -38,7 +38,7 @@ impl Policy for OldestFirst {
         uniform_inclusion(round, clients)
     }
 
-    /// m clients of each age, who is which being random: the only steady state there is.
+    /// m clients of each age, in random order: the only steady state there is.
     fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         let draws = Draws::new(seed, Stream::FIRST_AGE, 0);
         let mut order: Vec<u32> = (0..setting.clients()).collect();

@@ -1,4 +1,4 @@
-//! `phased`: every client has a rhythm of its own and takes part when it is due; ages are not revealed.
+//! `phased`: every client takes part periodically, with a phase of its own; ages are not revealed.
 //!
 //! A client with phase phi is due in round t iff floor((t+1) r + phi) > floor(t r + phi), so X is one of the
 //! two whole numbers around n/m. With phases by join order from the golden ratio sequence the cohort stays
@@ -12,7 +12,7 @@
 //!
 //! Reshuffling: once per ceil(n/m) rounds, slots s and (c - s) mod n swap their phases with probability
 //! `reshuffle`, c being random and public. The set of phases stays as it is, and so do the cohort
-//! sizes; what changes is who has which phase. A client that swaps may have one shorter or longer interval.
+//! sizes; what changes is which client has which phase. A client that swaps may have one shorter or longer interval.
 
 use crate::error::Result;
 use crate::law::AgeLaw;
@@ -20,8 +20,8 @@ use crate::policy::{LocalRule, Policy, PolicyEntry};
 use crate::random::{Chance, Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::{EmptyCohort, Setting};
+use crate::theory::deterministic::{MOST_DECISIONS, replay};
 use crate::theory::periodic::{self, phase, position};
-use crate::theory::replay::{MOST_DECISIONS, replay};
 use crate::theory::windows::{mixed_periodic_window_sd, periodic_window_sd};
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, unbiased_sigma};
 use crate::weighting::Weighting;
@@ -75,7 +75,7 @@ struct Phased {
     rates: Option<Arc<[f64]>>,
     common_rate: f64,
     common_step: u128,
-    /// For how many rounds a missed turn can be made up; for ever, if absent.
+    /// For how many rounds a missed turn can be made up; without limit, if absent.
     grace: Option<u32>,
     /// The share of clients that swap in a cycle, and the same as a chance.
     share: f64,

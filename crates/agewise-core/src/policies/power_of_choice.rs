@@ -7,7 +7,7 @@
 //! losses are those of the last reports: the paper's variant rpow-d. As there, a client of whom no loss is known counts
 //! as infinitely high, so it is taken before all others. Ties are broken at random.
 //!
-//! The paper leaves open: who is away (candidates are drawn from the available ones, all of them if there are
+//! The paper leaves open: what happens if clients are away (candidates are drawn from the available ones, all of them if there are
 //! fewer than d), and clients without data (they are candidates only when no others are left).
 
 use super::sampling::{

@@ -171,7 +171,7 @@ impl Urn {
         }
     }
 
-    /// Whether there is anybody to draw.
+    /// Whether no client can be drawn.
     fn is_empty(&self) -> bool {
         match self {
             Self::Equal(clients) => *clients == 0,
@@ -200,9 +200,9 @@ impl Urn {
 #[derive(Debug, Default)]
 struct Drawn {
     times: Vec<u8>,
-    /// One bit for everyone who was drawn at all, to find them in order without a sort.
+    /// One bit for each client that was drawn at all, to find them in order without a sort.
     who: Vec<u64>,
-    /// Who was drawn once more when its count was full.
+    /// The clients that were drawn once more when their count was full.
     more: Vec<u32>,
 }
 

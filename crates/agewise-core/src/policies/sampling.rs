@@ -20,7 +20,7 @@ pub(super) mod streams {
     pub(in crate::policies) const CLUSTER: Stream = Stream::custom(11);
     /// Numbers that are rounded at random, once in a round.
     pub(in crate::policies) const ROUNDING: Stream = Stream::custom(12);
-    /// Who is looked at in a step of the stochastic greedy choice.
+    /// The candidates of a step of the stochastic greedy choice.
     pub(in crate::policies) const STEP: Stream = Stream::custom(13);
 }
 

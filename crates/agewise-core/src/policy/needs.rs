@@ -39,7 +39,7 @@ pub enum ProbeKind {
 /// A question to one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// Who is asked.
+    /// The client that is asked.
     pub client: u32,
     /// What it is asked.
     pub kind: ProbeKind,

@@ -14,10 +14,10 @@
 mod binomial;
 mod bound;
 pub mod cohort_size;
+pub(crate) mod deterministic;
 pub mod independent;
 pub mod periodic;
 pub mod phases;
-pub(crate) mod replay;
 pub mod subset_weights;
 pub mod windows;
 pub mod with_replacement;

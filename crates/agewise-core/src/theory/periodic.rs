@@ -1,4 +1,4 @@
-//! The fixed rhythm behind `phased`: phases on a circle, and an exact count of who is due.
+//! Periodic participation, as in `phased`: phases on a circle, and an exact count of the clients that are due.
 //!
 //! A client with phase phi takes part in round t iff floor((t+1) r + phi) > floor(t r + phi). On a circle
 //! of 2^64 steps that is: adding one rate to the client's position passes the top. Phases are multiples
@@ -41,7 +41,7 @@ pub fn due(clients: u32, cohort: u32, round: u64) -> u64 {
     (floor_sum(n, golden, start + step) - floor_sum(n, golden, start)) as u64
 }
 
-/// The rounds after which a rhythm repeats.
+/// The rounds after which a schedule repeats.
 pub fn period(clients: u32, cohort: u32) -> u64 {
     u64::from(clients / gcd(clients, cohort))
 }

@@ -31,12 +31,12 @@ pub fn renewal_window_sd(law: &AgeLaw, lengths: &[u32]) -> BTreeMap<u32, f64> {
     sd_by_length(lengths, variance)
 }
 
-/// sqrt(Var Y)/T where Y is one of the two whole numbers around T r: a fixed rhythm.
+/// sqrt(Var Y)/T where Y is one of the two whole numbers around T r: participation with a fixed period.
 pub fn periodic_window_sd(rate: f64, lengths: &[u32]) -> BTreeMap<u32, f64> {
     mixed_periodic_window_sd(&[rate], lengths)
 }
 
-/// sqrt(Var Y)/T of clients that each keep a fixed rhythm at a rate of their own.
+/// sqrt(Var Y)/T of clients that each participate with a fixed period at a rate of their own.
 pub fn mixed_periodic_window_sd(rates: &[f64], lengths: &[u32]) -> BTreeMap<u32, f64> {
     let clients = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / clients;

@@ -3,7 +3,7 @@
 //! other engine.
 
 use super::round::{RoundMetrics, RoundSelection, merge};
-use super::shard::bounds::{Bounds, ShardSelection, missing, sort_out};
+use super::shard::lowest_draws::{Bounds, ShardSelection, missing, sort_out};
 use super::shard::{Choice, Shard};
 use super::shards::Shards;
 use crate::world::RoundWorld;

@@ -3,8 +3,8 @@
 
 use super::counters::{FreshByAge, fetch};
 use super::round::{AgeCounts, RoundMetrics, RoundSelection, UncountedRound, merge};
-use super::shard::bounds::{Bounds, ShardSelection, missing, sort_out};
 use super::shard::clients::{ShardClients, bit, set_bit};
+use super::shard::lowest_draws::{Bounds, ShardSelection, missing, sort_out};
 use super::shard::selection_log::{SelectionLog, credit_members};
 use super::shards::{ClientShard, Shards};
 use crate::world::{RoundWorld, World};

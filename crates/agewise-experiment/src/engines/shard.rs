@@ -8,8 +8,8 @@
 //! Choosing touches the lists alone. Credited clients are written into a log, and their counters are updated
 //! for several rounds at once, while those of the shard are in the second-level cache.
 
-pub(crate) mod bounds;
 pub(crate) mod clients;
+pub(crate) mod lowest_draws;
 mod picker;
 pub(crate) mod selection_log;
 
@@ -18,8 +18,8 @@ use super::round::{AgeCounts, RoundMetrics, UncountedRound};
 use super::shards::ClientShard;
 use crate::world::{RoundWorld, World};
 use agewise_core::{Chance, Draws, Laws, Sizes};
-use bounds::{Bounds, ShardSelection};
 use clients::{ShardClients, bit, set_bit};
+use lowest_draws::{Bounds, ShardSelection};
 use picker::Picker;
 use selection_log::{SelectionLog, credit_members};
 use std::ops::Range;
@@ -350,14 +350,14 @@ impl Shard {
 mod tests {
     use super::*;
     use agewise_core::{Seed, Stream};
-    use bounds::sort_out;
+    use lowest_draws::sort_out;
 
     fn lowest(shard: &mut Shard, draws: &Draws, bounds: Bounds, count: u64) -> Vec<u16> {
         let now = World::calm(Seed(1)).at(0);
         shard.begin(&now, 0);
         let choice = |since| if since == 0 { Choice::LowDraws(bounds) } else { Choice::None };
         let found = shard.choose(&now, draws, 0, choice);
-        let Some(missing) = bounds::missing(count, std::slice::from_ref(&found)) else {
+        let Some(missing) = lowest_draws::missing(count, std::slice::from_ref(&found)) else {
             shard.undo(0, 0, &found.near);
             return lowest(shard, draws, Bounds::NONE, count);
         };

@@ -34,7 +34,7 @@ pub(super) struct RunMetrics {
 }
 
 impl RunMetrics {
-    /// For a run of so many rounds, and everyone who will ever join.
+    /// For a run of so many rounds, and so many clients with those that join later.
     pub(super) fn new(clients: u64, rounds: u64, warmup: u64, means: MeanWeights) -> Self {
         Self {
             warmup,
@@ -178,7 +178,7 @@ pub(super) fn mean_weights(
     setting: &Setting,
     is_calm: bool,
 ) -> MeanWeights {
-    // Age and lots treat all clients alike; a rhythm gives each its own company for ever.
+    // Ages and draws treat all clients alike. Under a periodic policy each client always meets the same others.
     let chosen_alike = setting.rates().is_none() && !matches!(policy.plan(), Plan::Select);
     let weighed_alike = setting.sizes().are_equal() || weighting == Weighting::Uniform;
     if !is_calm {

@@ -1,6 +1,6 @@
 //! The percentile bootstrap of a median: what the median would be if the runs were drawn again from themselves.
 
-use super::interval::Interval;
+use super::confidence_interval::Interval;
 use agewise_core::{Draws, Seed, Stream};
 
 /// The draws of the resamples: the resample is the round, and the draw in it the index.

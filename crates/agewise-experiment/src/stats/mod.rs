@@ -4,18 +4,18 @@
 //! seed does to both cancels. No I/O and no clock; the bootstrap has a constant seed.
 
 mod bootstrap;
+mod confidence_interval;
 mod estimate;
-mod interval;
-mod multiple;
+mod multiple_comparisons;
 mod paired;
 mod quantile;
-mod rounds;
+mod rounds_to_target;
 mod student;
 
+pub use confidence_interval::Interval;
 pub use estimate::Estimate;
-pub use interval::Interval;
-pub use multiple::holm;
+pub use multiple_comparisons::holm;
 pub use paired::{PairedChange, PairedDifference};
 pub use quantile::{median, quantile};
-pub use rounds::RoundsToTarget;
+pub use rounds_to_target::RoundsToTarget;
 pub use student::Student;

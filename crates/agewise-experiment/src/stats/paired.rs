@@ -1,7 +1,7 @@
 //! One policy against another over common seeds: Student's t on what differs between the runs of a pair.
 
+use super::confidence_interval::Interval;
 use super::estimate::{Uncertainty, mean_of};
-use super::interval::Interval;
 use serde::{Deserialize, Serialize};
 
 /// By how much a value differs between two policies, the first minus the second, over pairs of runs.

@@ -1,4 +1,4 @@
-//! Who could be selected, who was, and who reported, where clients are not always there.
+//! Available, selected and reporting clients, where clients are not always available.
 
 use super::ReportFigure;
 use super::load::mean_over_runs;

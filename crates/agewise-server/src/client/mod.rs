@@ -63,7 +63,7 @@ impl TaskProvider for OwnTask {
 pub struct ClientParams {
     /// `https://host:port`, or `http://` on loopback.
     pub coordinator: String,
-    /// Which certificates are believed.
+    /// Which certificates are trusted.
     pub trust: Trust,
     /// The name of the client. Without one it makes a random name and keeps it in its state.
     pub name: Option<String>,

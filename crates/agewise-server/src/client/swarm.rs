@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 pub struct SwarmParams {
     /// Where the coordinator is.
     pub coordinator: String,
-    /// Which certificates are believed.
+    /// Which certificates are trusted.
     pub trust: Trust,
     /// Clients are called by this, a dash and their number.
     pub prefix: String,

@@ -26,7 +26,7 @@ pub struct ParticipationParams {
 pub enum ParticipationRule {
     /// By age and one random number.
     Law(AgeLaw),
-    /// By a rule of the policy's own, such as a rhythm.
+    /// By a rule of the policy's own, such as a periodic schedule.
     Local(Box<dyn Policy>),
     /// Not at all: the coordinator chooses.
     CoordinatorSelected,

@@ -2,7 +2,7 @@
 //!
 //! The norm of an update is its distance from the global model. The median is robust: as long as fewer than half of the
 //! last updates are hostile, it lies between norms of honest ones, whatever the others report. The bound depends on nothing
-//! but the norms in their order, so whoever has them computes the same bound.
+//! but the norms in their order, so the coordinator and an audit compute the same bound from them.
 //!
 //! **Warm-up.** Before [`WARM_UP`] updates were accepted, the median would be that of a few clients. There is no bound in
 //! advance then, and the updates of a round are compared with each other when it ends ([`NormBound::among`]): one that is

@@ -1,4 +1,4 @@
-//! The updates of a cohort while they are combined: who came, what was wrong with whom, and pieces of parameters.
+//! The updates of a cohort while they are combined: the verdict on each, and pieces of parameters.
 
 use super::clip::{Clip, shorten};
 use super::{Contribution, Rejected, UpdateSource, Verdict};

@@ -2,8 +2,8 @@
 
 use super::catalogue::{CatalogueEntry, ContentFile};
 use super::error::DataError;
-use super::folders::{DatasetFiles, open};
 use super::gzip::unpack;
+use super::locate::{DatasetFiles, open};
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write as _};
 use std::io::{self, BufReader, Read};

@@ -3,7 +3,7 @@
 //! - [`Images`], [`Dataset`]: pixels and labels in memory, cheap to clone.
 //! - [`PixelScale`], [`PixelNormalization`]: from bytes to the numbers a model sees.
 //! - [`embedded_digits`]: a small part of MNIST that is always there; [`CATALOGUE`], [`load`]: the others, from files.
-//! - [`PartitionParams`], [`Partition`]: who has which images.
+//! - [`PartitionParams`], [`Partition`]: which client has which images.
 //! - [`idx`], [`cifar`]: the file formats, as functions over bytes that may be anything.
 //!
 //! ```
@@ -22,11 +22,11 @@ pub mod cifar;
 mod digits;
 mod error;
 mod fetch;
-mod folders;
 mod gzip;
 pub mod idx;
 mod images;
 mod load;
+mod locate;
 mod partition;
 mod pixels;
 
@@ -35,9 +35,9 @@ pub use checksum::{AlteredFile, Checksum, Integrity, digest_of};
 pub use digits::embedded_digits;
 pub use error::{DataError, FormatError};
 pub use fetch::{FetchError, FetchStep, Fetched, fetch};
-pub use folders::{DATA_VARIABLE, DatasetFiles, default_folder, folders};
 pub use images::{Dataset, ImageShape, Images};
 pub use load::load;
+pub use locate::{DATA_VARIABLE, DatasetFiles, default_folder, folders};
 pub use partition::{
     CheckedPartition, Partition, PartitionDistribution, PartitionParams, PartitionSummary, Spread,
 };

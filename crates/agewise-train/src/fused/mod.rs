@@ -102,7 +102,7 @@ pub(crate) struct Update<'a> {
 }
 
 impl Update<'_> {
-    /// The target of some parameters. Who asks for it has used the parameters for the last time.
+    /// The target of some parameters. A layer asks for it after it has used the parameters for the last time.
     fn target(&mut self, range: Range<usize>) -> &mut [f32] {
         match &mut self.beside {
             Some(beside) => &mut beside[range],

@@ -49,7 +49,7 @@ impl Centred {
         sums.into_iter().map(|sum| (sum / total) as f32).collect()
     }
 
-    /// Those of these clients. Who has none counts as the mean, which is the origin here.
+    /// The sketches of these clients. A client without one counts as the mean, which is the origin here.
     pub(super) fn new(
         round: &Round<'_>,
         clients: &[u32],

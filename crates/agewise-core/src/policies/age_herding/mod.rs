@@ -5,7 +5,7 @@
 //! asked. It is herding (Welling, 2009) under a constraint of age, in two forms:
 //!
 //! - With `ahead` rounds of 2 or more (the default: the n/m rounds in which every client has a turn) the cohorts of the next
-//!   rounds are planned together from the oldest clients, balanced cohorts against punctual ones (`timetable`); the
+//!   rounds are planned together from the oldest clients, balanced cohorts against punctual ones (`schedule`); the
 //!   first of them is taken, and the rest is planned again in the next round with what was learnt until then.
 //! - With `ahead=1` the candidates are the ceil(slack m) oldest clients; the oldest is taken first, then again and again
 //!   the candidate that brings the sum closest to zero (`greedy`). That takes the best for itself and leaves
@@ -15,9 +15,9 @@
 //! clustered sampling want cohorts that represent everyone too, and do not know how long a client has waited.
 //!
 //! A client without a sketch counts as the mean. While fewer than half of all clients have one, the policy is
-//! `oldest-first`, unless it may ask: with `probe`, who has no sketch is asked for that of one step under the present
-//! model, before the first round. With the answers the whole first timetable is planned; its steady state, which a
-//! stationary start is to begin with, is a balanced timetable.
+//! `oldest-first`, unless it may ask: with `probe`, clients without a sketch are asked for that of one step under the present
+//! model, before the first round. With the answers the whole first schedule is planned; its steady state, which a
+//! stationary start is to begin with, is a balanced schedule.
 //!
 //! The bound: no client waits longer than `bound` rounds. Of the clients who must be taken within the next k rounds, at most
 //! (k - 1) m can be left to the rounds after this one; the others are taken now, the oldest first, whatever k it is that
@@ -29,9 +29,9 @@
 
 mod centred;
 mod greedy;
+mod schedule;
 #[cfg(test)]
 mod tests;
-mod timetable;
 
 use super::sampling::{first_by, into_picks, number_option, unknown_at_the_start, whole_option};
 use crate::error::Result;
@@ -43,8 +43,8 @@ use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::weighting::Weighting;
 use centred::Centred;
+use schedule::Schedule;
 use std::cmp::Reverse;
-use timetable::Timetable;
 
 /// The rounds that are planned if nothing else is said: fewer where a plan of more would be large. Five do nearly as well.
 const USUAL_AHEAD: [u32; 2] = [10, 20];
@@ -70,7 +70,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
             "with ahead=2 or more: what being d rounds early or late costs in a plan: punctual * d^2 (0.1)",
         ),
         ("slack", "with ahead=1: candidates are the slack * m oldest clients, 1 or more (2)"),
-        ("bound", "the most rounds that anybody waits, at least n/m (1.5 n/m)"),
+        ("bound", "the most rounds that a client waits, at least n/m (1.5 n/m)"),
         ("probe", "1: clients without a sketch are asked for one before the first round (1)"),
         ("by_size", "1: sums are weighted by data size, for weights by data size (0)"),
     ],
@@ -222,7 +222,7 @@ impl AgeHerding {
             let by_age = places.iter().map(|place| place / m).collect();
             let until_due = clients.iter().map(|&client| until_due(client)).collect();
             let fixed = places.iter().take_while(|&&place| place < due).count();
-            let mut plan = Timetable::new(&centred, by_age, until_due, fixed, self.punctual);
+            let mut plan = Schedule::new(&centred, by_age, until_due, fixed, self.punctual);
             plan.settle();
             for (&place, &round) in places.iter().zip(plan.groups()) {
                 rounds[place] = round;
@@ -258,12 +258,12 @@ impl Policy for AgeHerding {
         uniform_inclusion(round, clients)
     }
 
-    /// A timetable: m clients of each age below n/m, who is which being random.
+    /// A schedule: m clients of each age below n/m, in random order.
     fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {
         self.oldest_first.initial_ages(setting, seed)
     }
 
-    /// The same timetable in balanced order.
+    /// The same schedule in balanced order.
     fn initial_ages_from_probes(&self, round: &Round<'_>) -> Option<Vec<u64>> {
         if self.ahead == 1 || !Self::can_herd(round) {
             return None;

@@ -1,6 +1,6 @@
 use super::super::test_support::{TestRound, vector};
 use super::centred::Centred;
-use super::timetable::Timetable;
+use super::schedule::Schedule;
 use crate::ages::Ages;
 use crate::policy::{Probe, ProbeKind};
 use crate::random::Seed;
@@ -137,7 +137,7 @@ fn a_plan_ends_where_no_exchange_makes_it_cheaper() {
         let (vectors, fixed, punctual) = (centred(&setup, false), 2, 0.04);
         let of = |groups: &[usize]| cost(&vectors, groups, &until_due, punctual);
         let mut plan =
-            Timetable::new(&centred_sketches, groups.clone(), until_due.clone(), fixed, punctual);
+            Schedule::new(&centred_sketches, groups.clone(), until_due.clone(), fixed, punctual);
         let before = of(&groups);
         plan.settle();
         let after = of(plan.groups());
@@ -223,7 +223,7 @@ fn nobody_waits_longer_than_the_bound() {
         let (longest, _) = play(policy, 47, 4, 400);
         assert!(longest <= bound, "{policy}: {longest}");
     }
-    // Where the bound leaves nothing to choose it is a timetable without exceptions.
+    // Where the bound leaves nothing to choose it is a schedule without exceptions.
     assert_eq!(play("age-herding(punctual=0, bound=10)", 40, 4, 200), (10, 0.0));
 }
 
@@ -339,7 +339,7 @@ fn options_out_of_range_are_named() {
 }
 
 #[test]
-fn answers_before_the_first_round_order_the_first_timetable() {
+fn answers_before_the_first_round_order_the_first_schedule() {
     // Clients of two kinds that cancel each other; the first ages shuffle them.
     let setting = || SettingParams::new(40, 4, 10).check().unwrap();
     let sketch = |client: u32| vec![if client.is_multiple_of(2) { 1.0f32 } else { -1.0 }, 0.2];

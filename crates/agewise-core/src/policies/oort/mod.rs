@@ -17,10 +17,10 @@
 //! - T starts at delta, as in Algorithm 1, and delta is a time in seconds; by default the median duration of the first round that reports any; without durations no client is slow.
 //! - The pacer of the authors' program also lets T fall, and takes nearly equal utilities for a fall; ours does neither.
 //! - New clients are explored by speed; the speed of a client that never took part is unknown, so they are drawn uniformly.
-//!   Who has reported no loss was never tried.
+//!   A client that has reported no loss counts as never tried.
 //! - Fractions of a place are rounded at random with the right mean. Places that cannot be filled from one
 //!   side are filled from the other.
-//! - Of the rules against outliers only the clipping is here. Who was chosen often is not excluded, which the authors'
+//! - Of the rules against outliers only the clipping is here. Clients that were chosen often are not excluded, which the authors'
 //!   program can do if it is told to.
 //! - Weights are by data size; the authors' program weighs all alike.
 //!
@@ -299,7 +299,7 @@ mod tests {
             setup
         };
         let share = |duration, policy: &str| setup(duration).shares(policy, 8_000)[1];
-        // Only one place and the cut at 95% of the best: who is slower than that is out.
+        // Only one place and the cut at 95% of the best: a slower client is not admitted.
         assert_eq!(share(20.0, "oort(delta=10)"), 0.0);
         let expected = (10.0f64 / 10.2).powi(2) / (1.0 + (10.0f64 / 10.2).powi(2));
         assert!((share(10.2, "oort(delta=10)") - expected).abs() < 0.028);

@@ -1,7 +1,7 @@
 //! Choosing from a list: the inner loops of a round.
 
-use super::bounds::{Bounds, ShardSelection};
 use super::clients::ShardClients;
+use super::lowest_draws::{Bounds, ShardSelection};
 use crate::world::RoundWorld;
 use agewise_core::{Draw, Draws};
 

@@ -1,6 +1,6 @@
 //! How long a call may take to be answered.
 
-use super::requests::REPORT;
+use super::request_limits::REPORT;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::timeout;

@@ -67,7 +67,7 @@ impl Stages {
     }
 }
 
-/// Who is meant by an address: with IPv6 a network of 64 bits, as a peer has all addresses in it.
+/// What counts as one address: with IPv6 a network of 64 bits, as a peer has all addresses in it.
 fn network(peer: SocketAddr) -> IpAddr {
     match peer.ip().to_canonical() {
         IpAddr::V4(address) => address.into(),

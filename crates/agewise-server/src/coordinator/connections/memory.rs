@@ -20,7 +20,7 @@
 //! What is not limited here is answers that are not read: hyper keeps up to 400 KiB for a call, which tonic cannot change. Only models are that
 //! large, and only authenticated clients get them; the service is to give each one model at a time.
 
-use super::requests::RequestBounds;
+use super::request_limits::RequestBounds;
 use std::time::Duration;
 use tonic::transport::Server;
 use tower_layer::Stack;

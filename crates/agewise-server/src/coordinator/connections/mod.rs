@@ -27,7 +27,7 @@ mod counters;
 mod deadlines;
 mod limiter;
 mod memory;
-mod requests;
+mod request_limits;
 #[cfg(test)]
 mod tests;
 

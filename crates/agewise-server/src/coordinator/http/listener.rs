@@ -1,7 +1,7 @@
 //! The listener of the page: the limits of the service, for fewer and shorter connections.
 
 use crate::coordinator::connections::{
-    Connection, ConnectionCounters, ConnectionStream, Incoming, Limits, ConnectionStage,
+    Connection, ConnectionCounters, ConnectionStage, ConnectionStream, Incoming, Limits,
 };
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};

@@ -39,7 +39,7 @@ const FOOT: &str = include_str!("foot.html");
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Sent with every answer. Figures have widths in their style attributes; nothing else that is inline is believed.
+/// Sent with every answer. Figures have widths in their style attributes; browsers ignore everything else that is inline.
 const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -1,7 +1,7 @@
 //! Aggregating: reports become a model, and the round ends in one step of the ledger.
 
-use super::requests::STATUS_ROUNDS;
-use super::round::{Aggregating, Member, ActiveRound};
+use super::replies::STATUS_ROUNDS;
+use super::round::{ActiveRound, Aggregating, Member};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::report;

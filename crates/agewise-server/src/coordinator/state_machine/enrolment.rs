@@ -1,7 +1,7 @@
 //! Enrolment and revocation.
 
 use super::Driver;
-use super::requests::{Answer, MOST_SAMPLES};
+use super::replies::{Answer, MOST_SAMPLES};
 use crate::coordinator::auth::Enrolment;
 use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::storage::ledger::ClientRow;

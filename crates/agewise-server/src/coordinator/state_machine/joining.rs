@@ -1,6 +1,6 @@
 //! Joining: clients ask to take part, until the cohort is complete or the time is over.
 
-use super::requests::Answer;
+use super::replies::Answer;
 use super::round::{ActiveRound, Joining, RoundState, RoundWindows};
 use super::{Driver, Phase};
 use crate::config::DrawSource;

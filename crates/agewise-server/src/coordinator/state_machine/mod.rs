@@ -12,7 +12,7 @@ mod idle;
 mod joining;
 mod model_check;
 mod recovery;
-mod requests;
+mod replies;
 mod rollback;
 pub(crate) mod round;
 mod suspension;
@@ -126,7 +126,7 @@ pub(crate) struct DriverDeps {
     pub(crate) settings: u32,
     /// The first of them under which clients train as they do now.
     pub(crate) same_training_since: u32,
-    /// Whether clients are believed about draws and ages.
+    /// Whether the draws and ages that clients claim are accepted without a check.
     pub(crate) skips_verification: bool,
     /// Where the policy looks at sketches of updates.
     pub(crate) sketches: Option<Sketches>,

@@ -1,6 +1,6 @@
 //! From the ledger to a driver: at the start, and after something went wrong.
 
-use super::requests::STATUS_ROUNDS;
+use super::replies::STATUS_ROUNDS;
 use super::round::{ActiveRound, Member, RoundState, RoundWindows};
 use super::watchers::Watchers;
 use super::{Driver, DriverDeps, PendingNotifications, Phase, RECONNECT_GRACE, RESUME_GRACE};

@@ -4,7 +4,7 @@
 //! number and the next seed, and the ledger has the rollback beside the rounds.
 
 use super::recovery::load_model;
-use super::round::{Aggregating, ActiveRound};
+use super::round::{ActiveRound, Aggregating};
 use super::{Driver, Phase};
 use crate::coordinator::error::CoordinatorError;
 use agewise_train::aggregation::NormBound;
@@ -50,7 +50,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends a round without a model. Who has reported in it is credited all the same.
+    /// Ends a round without a model. Clients that have reported in it are credited all the same.
     fn give_up(
         &mut self,
         round: &ActiveRound<Aggregating>,

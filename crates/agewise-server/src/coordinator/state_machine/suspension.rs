@@ -63,7 +63,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads again who is suspended, after an operator has written to the ledger.
+    /// Reads the suspended clients again, after an operator has written to the ledger.
     pub(super) fn read_suspended(&mut self) -> Result<(), CoordinatorError> {
         let suspended = self.deps.ledger.suspended()?.into_iter().collect();
         let before = std::mem::replace(&mut self.suspended, suspended);
@@ -94,7 +94,7 @@ impl Driver {
         self.watchers.len() - suspended.count()
     }
 
-    /// Who is suspended, in sentences for an operator.
+    /// The suspended clients, in sentences for an operator.
     pub(super) fn suspensions(&self) -> Vec<String> {
         let named = self.suspended.iter().take(MOST_NAMED).map(|(&client, reason)| {
             let name = self.deps.ledger.client_name(client);

@@ -1,6 +1,6 @@
 //! Training: reports come in, and each of them is accepted once, refused, or late.
 
-use super::requests::{Answer, MOST_SAMPLES};
+use super::replies::{Answer, MOST_SAMPLES};
 use super::round::{ActiveRound, Member, RoundState, Training};
 use super::{Driver, HANG_UP_GRACE};
 use crate::coordinator::command::UploadDecision;

@@ -1,4 +1,4 @@
-//! Who has which images: a distribution for the labels and a distribution for the sizes.
+//! Which client has which images: a distribution for the labels and a distribution for the sizes.
 //!
 //! Every image goes to exactly one client, and the sizes come out as the distribution of sizes asks, except that no client has
 //! fewer images than `least`. Everything is a function of the images' labels, the parameters and the seed.

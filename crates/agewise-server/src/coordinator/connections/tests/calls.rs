@@ -1,7 +1,7 @@
 //! Calls on an authenticated connection.
 
 use super::super::CallDeadlines;
-use super::super::requests::LARGEST_REQUEST;
+use super::super::request_limits::LARGEST_REQUEST;
 use super::{AGES, NO_HURRY, TICK, TestServer, eventually, roomy};
 use crate::protocol::{ReportPart, StatusRequest, WatchRequest, report_part};
 use std::io;

@@ -65,8 +65,8 @@ impl Ledger {
         self.set_samples(client, 0, row.samples)
     }
 
-    /// Another key of a client, good for draws from this round on. The key of another client is an error: whoever asks has to be told
-    /// before.
+    /// Another key of a client, good for draws from this round on. The key of another client is an error: the caller checks that
+    /// before, so that the client can be told.
     pub(crate) fn set_key(&mut self, client: u32, since: u64, key: PublicKey) -> Result<()> {
         let db = self.write()?;
         let key = key.to_bytes();

@@ -23,7 +23,7 @@ const LANES: usize = 8;
 
 /// A plan.
 #[derive(Debug)]
-pub(super) struct Timetable {
+pub(super) struct Schedule {
     /// The round of each client.
     groups: Vec<usize>,
     /// Inner products of all pairs.
@@ -43,7 +43,7 @@ pub(super) struct Timetable {
     punctual: f64,
 }
 
-impl Timetable {
+impl Schedule {
     /// Clients in order of age, the round in which each would be if only age counted, and the rounds until each is due.
     pub(super) fn new(
         centred: &Centred,
@@ -93,7 +93,7 @@ impl Timetable {
 
     /// Exchanges clients until none of that makes the plan cheaper.
     pub(super) fn settle(&mut self) {
-        struct Settle<'a>(&'a mut Timetable);
+        struct Settle<'a>(&'a mut Schedule);
         impl Work for Settle<'_> {
             type Output = ();
             #[inline(always)]

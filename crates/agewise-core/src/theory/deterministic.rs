@@ -12,8 +12,8 @@ pub(crate) struct PeriodFigures {
     pub(crate) sigma: f64,
 }
 
-/// Plays `rounds` rounds in which `takes_part(round, client)` says who is there. A forced client is any
-/// client with the same chance, so it is counted as everyone's n-th part.
+/// Plays `rounds` rounds in which `takes_part(round, client)` says which clients take part. A forced client
+/// is any client with the same probability, so 1/n of it is counted for each client.
 pub(crate) fn replay(
     setting: &Setting,
     weighting: Weighting,

@@ -1,7 +1,7 @@
 //! Rounds to a target, where some runs never get there.
 
 use super::bootstrap::median_interval;
-use super::interval::Interval;
+use super::confidence_interval::Interval;
 use super::quantile::median;
 use serde::{Deserialize, Serialize};
 
