@@ -314,13 +314,13 @@ class Selector:
             self._inner.set_size(whole("client", client), number("size", size))
 
     def set_interval(self, interval: float) -> None:
-        """Sets the target number of rounds between two selections of a client; until then it is
-        clients / cohort.
+        """Sets the target number of rounds between two selections of a client, which age laws
+        follow; until then it is clients / cohort.
 
-        >>> selector = Selector("oldest-first", clients=100, cohort=15)
+        >>> selector = Selector("markov-optimal", clients=100, cohort=15)
         >>> selector.set_interval(20)
-        >>> len(selector.select())
-        5
+        >>> selector.select().forced  # no client has waited for long enough
+        True
         """
         with self._lock:
             self._inner.set_interval(number("interval", interval))
