@@ -142,6 +142,7 @@ pub enum Event {
         why: String,
     },
     /// It gives up for good.
+    #[serde(rename = "gave-up")]
     Failed {
         /// Why.
         why: String,
