@@ -1,4 +1,6 @@
-"""Where the code of a task runs: in the threads of this process, or in worker processes."""
+"""Where the code of a task runs: in the threads of this process, in worker processes, or on a Ray
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,6 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,8 +29,7 @@ from agewise.task import GuardedTask, Parameters
 ATTEMPTS = 3
 #: Set in worker processes, which start no workers of their own.
 WORKER = "AGEWISE_WORKER"
-#: The results of training beside the parameters: steps, samples, loss and mean square loss.
-Figures = tuple[int, int, float, float]
+#: Samples, the sum of their losses, and by class all samples and the correct ones.
 Scores = tuple[int, float, list[int], list[int]]
 
 
@@ -37,6 +37,8 @@ class Engine(Protocol):
     """Calls a task from many threads at once."""
 
     task: GuardedTask
+    #: How many calls there can be at a time; None if that is for the caller to say.
+    workers: int | None
 
     def initial(self, seed: int) -> Parameters:
         """The first model."""
@@ -67,7 +69,10 @@ def engine(name: str, task: GuardedTask, workers: int | None) -> Engine:
         return ThreadEngine(task)
     if name == "processes":
         return ProcessEngine(task, workers or os.cpu_count() or 1)
-    raise ValueError(f"engine = {shown(name)}: expected 'threads' or 'processes'")
+    if name == "ray":
+        found: Engine = importlib.import_module("agewise.ray").RayEngine(task, workers)
+        return found
+    raise ValueError(f"engine = {shown(name)}: expected 'threads', 'processes' or 'ray'")
 
 
 class ThreadEngine:
@@ -75,6 +80,7 @@ class ThreadEngine:
 
     def __init__(self, task: GuardedTask) -> None:
         self.task = task
+        self.workers: int | None = None
         lock = threading.Lock()
         self._turn: contextlib.AbstractContextManager[Any] = (
             contextlib.nullcontext() if task.thread_safe else lock
@@ -108,28 +114,29 @@ class WorkerEndedError(Exception):
     """A worker process ended while it had something to do."""
 
 
-class ProcessEngine:
-    """Calls the task in worker processes, which are started when they are needed.
+class PlaceLostError(Exception):
+    """A worker could not be started, and others will do its work."""
 
-    A worker that dies is replaced, and does its work again: results are a function of the arguments
-    of a call, so nothing else notices.
+
+class Pool:
+    """Calls the task in workers, which are started when they are needed.
+
+    A worker that ends while it has something to do is replaced, and the work is done again: results
+    are a function of the arguments of a call, so nothing else notices.
     """
 
     def __init__(self, task: GuardedTask, workers: int) -> None:
-        if os.name != "posix":
-            raise ValueError(f"engine = 'processes': expected 'threads' on {sys.platform}")
-        if WORKER in os.environ:
-            raise RuntimeError(
-                "agewise was asked to start worker processes in a worker process. Put the call "
-                'into `if __name__ == "__main__":`, because workers import the main program.'
-            )
         self.task = task
-        self._start = start_message(task)
-        self._running: set[Worker] = set()
-        self._workers = workers
-        self._free: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()
+        #: How many calls there can be at a time.
+        self.workers: int | None = workers
+        self._running: set[Any] = set()
+        self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(workers):
             self._free.put(None)
+
+    def _begin(self) -> Any:
+        """A new worker with a method ``call`` and an ``end`` that returns what ended it."""
+        raise NotImplementedError
 
     def initial(self, seed: int) -> Parameters:
         """The first model."""
@@ -139,25 +146,21 @@ class ProcessEngine:
         self, client: int, parameters: Parameters, round: int, seed: int, one_step: bool
     ) -> tuple[Parameters, int, int, float, float]:
         """Trains a client."""
-
-        def do(worker: Worker) -> tuple[Parameters, int, int, float, float]:
-            figures: Figures = worker.call("train", parameters, client, round, seed, one_step)
-            return worker.after.copy(), *figures
-
-        trained: tuple[Parameters, int, int, float, float] = self._with_worker(
-            f"training client {client} in round {round}", do
+        job = ("train", parameters, client, round, seed, one_step)
+        trained: tuple[Parameters, int, int, float, float] = self._call(
+            f"training client {client} in round {round}", *job
         )
         return trained
 
     def evaluate(self, parameters: Parameters) -> Scores:
         """Evaluates a model."""
-        found: Scores = self._with_worker("evaluating", lambda w: w.call("evaluate", parameters))
+        found: Scores = self._call("evaluating", "evaluate", parameters)
         return found
 
     def client_loss(self, client: int, parameters: Parameters) -> float:
         """The loss of a client."""
         what = f"evaluating client {client}"
-        return float(self._with_worker(what, lambda w: w.call("client_loss", parameters, client)))
+        return float(self._call(what, "client_loss", parameters, client))
 
     def close(self) -> None:
         """Ends all workers."""
@@ -165,27 +168,49 @@ class ProcessEngine:
             worker.end()
         self._running.clear()
 
-    def _with_worker(self, what: str, do: Callable[[Worker], Any]) -> Any:
-        worker = self._free.get()
-        try:
-            for _ in range(ATTEMPTS):
+    def _call(self, what: str, *job: Any) -> Any:
+        attempts, message = 0, ""
+        while attempts < ATTEMPTS:
+            worker = self._free.get()
+            keeps_place = True
+            try:
                 if worker is None:
-                    worker = Worker(self._start, self.task.parameters, self._workers)
+                    worker = self._begin()
                     self._running.add(worker)
-                try:
-                    return do(worker)
-                except WorkerEndedError:
-                    code = worker.end()
-                    self._running.discard(worker)
-                    message = f"worker process {worker.pid} ended with {code} while {what}"
-                    warnings.warn(f"{message}; a new one does it again", stacklevel=2)
-                    worker = None
+                return worker.call(*job)
+            except PlaceLostError:
+                keeps_place = False
+            except WorkerEndedError:
+                self._running.discard(worker)
+                message = f"{worker.name} ended with {worker.end()} while {what}"
+                warnings.warn(f"{message}; another one does it again", stacklevel=2)
+                worker = None
+                attempts += 1
+            finally:
+                if keeps_place:
+                    self._free.put(worker)
+        raise RuntimeError(
+            f"{message}, as {ATTEMPTS} in a row did; is there enough memory for "
+            f"{self.workers} workers? `threads` is their number"
+        )
+
+
+class ProcessEngine(Pool):
+    """Calls the task in worker processes, with which it shares memory."""
+
+    def __init__(self, task: GuardedTask, workers: int) -> None:
+        if os.name != "posix":
+            raise ValueError(f"engine = 'processes': expected 'threads' on {sys.platform}")
+        if WORKER in os.environ:
             raise RuntimeError(
-                f"{message}, as {ATTEMPTS} in a row did; is there enough memory for "
-                f"{self._workers} workers? `threads` is their number"
+                "agewise was asked to start worker processes in a worker process. Put the call "
+                'into `if __name__ == "__main__":`, because workers import the main program.'
             )
-        finally:
-            self._free.put(worker)
+        super().__init__(task, workers)
+        self._start = start_message(task)
+
+    def _begin(self) -> Worker:
+        return Worker(self._start, self.task.parameters, self.workers or 1)
 
 
 class Worker:
@@ -208,11 +233,11 @@ class Worker:
             stdin=subprocess.DEVNULL,
             env=environment,
         )
-        self.pid = self._process.pid
+        self.name = f"worker process {self._process.pid}"
         theirs.close()
         block = np.frombuffer(mmap.mmap(memory, size), dtype=np.float32).reshape(2, parameters)
         os.close(memory)
-        self.before, self.after = block
+        self._before, self._after = block
         self._connection = Connection(ours.detach())
         try:
             self._connection.send_bytes(start)
@@ -223,22 +248,20 @@ class Worker:
 
     def call(self, method: str, parameters: Parameters, *arguments: Any) -> Any:
         """The result of a method of the task for parameters."""
-        self.before[:] = parameters
+        self._before[:] = parameters
         try:
             self._connection.send((method, arguments))
         except OSError:
             raise WorkerEndedError from None
-        return self._answer()
+        result = self._answer()
+        return (self._after.copy(), *result) if method == "train" else result
 
     def _answer(self) -> Any:
         try:
             result, error, trace = self._connection.recv()
         except (EOFError, OSError):
             raise WorkerEndedError from None
-        if error is not None:
-            error.add_note(f"Traceback of worker process {self.pid}:\n{trace}")
-            raise error
-        return result
+        return result_of(self.name, result, error, trace)
 
     def end(self) -> int:
         """Ends the process; returns its exit code."""
@@ -248,23 +271,31 @@ class Worker:
         return self._process.wait()
 
 
+def result_of(worker: str, result: Any, error: Exception | None, trace: str) -> Any:
+    """The result of a call in a worker, unless it raised an exception."""
+    if error is not None:
+        error.add_note(f"Traceback of {worker}:\n{trace}")
+        raise error
+    return result
+
+
 def start_message(task: GuardedTask) -> bytes:
-    """What a worker has to know: the main program, unless it is not needed, and the task."""
+    """What a worker has to know: the main program, if it has to import that, and the task."""
     pickler: Any = pickle
-    main: str | None = getattr(sys.modules["__main__"], "__file__", None)
     with contextlib.suppress(ImportError):
-        # It takes what is defined in the main program along, so workers need not import that.
+        # It takes what is defined in the main program along.
         pickler = importlib.import_module("cloudpickle")
-        main = None
     try:
-        return pickle.dumps((main, pickler.dumps(task)))
+        pickled = pickler.dumps(task)
     except Exception as error:
         error.add_note(
-            "engine = 'processes': the task is sent to other processes with pickle. "
-            "`pip install cloudpickle` helps where its parts are defined in a notebook or locally; "
-            "engine='threads' needs none of that."
+            "The task is sent to workers with pickle. `pip install cloudpickle` helps where its "
+            "parts are defined in a notebook or locally; engine='threads' needs none of that."
         )
         raise
+    needs_main = pickler is pickle and b"__main__" in pickled
+    main = getattr(sys.modules["__main__"], "__file__", None) if needs_main else None
+    return pickle.dumps((main, pickled))
 
 
 def _shared_memory(size: int) -> int:

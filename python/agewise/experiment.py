@@ -67,7 +67,8 @@ def compare(
     """Trains with several policies and compares them, like ``agewise compare``.
 
     ``task`` is what clients train, if it is one's own (:class:`Task`); ``engine`` runs its code in
-    ``threads`` of this process or in worker ``processes``, as many as ``threads`` says. Among the
+    ``threads`` of this process, in worker ``processes`` or on a ``ray`` cluster, in as many as
+    ``threads`` says. Among the
     ``policies`` may be classes of one's own (:class:`Selects`), and ``aggregate`` may be one
     (:class:`Aggregates`). An exception in any of them ends the comparison, and is raised with its
     traceback; :func:`resume_run` continues before the round in which it was raised.
@@ -104,7 +105,7 @@ def compare(
     with Own(policies, task, aggregate, engine, threads) as own:
         params = named | own.arguments(params)
         job = _agewise.Job(document(params), True, True, out, force, data_folder, own.parts)
-        return _play(job, threads, progress)
+        return _play(job, own.workers, progress)
 
 
 def simulate(
@@ -214,7 +215,8 @@ def resume_run(
     _threads(threads)
     _progress(progress)
     with Own(policies, task, aggregate, engine, threads) as own:
-        return _play(_agewise.Job.open(folder, data_folder, own.parts), threads, progress)
+        job = _agewise.Job.open(folder, data_folder, own.parts)
+        return _play(job, own.workers, progress)
 
 
 def extend_run(
@@ -241,7 +243,7 @@ def extend_run(
     with Own(policies, task, aggregate, engine, threads) as own:
         more = document({"seeds": seeds, "rounds": rounds, "policies": own.policies})
         job = _agewise.Job.extend(folder, more, data_folder, own.parts)
-        return _play(job, threads, progress)
+        return _play(job, own.workers, progress)
 
 
 def read_run(

@@ -58,6 +58,8 @@ class Own:
         elif engine_name != "threads":
             expected = "'threads' without a task, as agewise trains in threads of its own"
             raise ValueError(f"engine = {shown(engine_name)}: expected {expected}")
+        #: How many calls there can be at a time; None for one on each core of this machine.
+        self.workers = workers if self._engine is None else self._engine.workers or workers
         #: Everything for the compiled part.
         self.parts: Parts = (own, self._engine, self._rule)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from agewise.task import GuardedTask
+from agewise.task import GuardedTask, Parameters
 
 
 def main() -> None:
@@ -23,53 +23,66 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection, memory = Connection(int(sys.argv[1])), int(sys.argv[2])
     try:
-        program, pickled = pickle.loads(connection.recv_bytes())
+        start = connection.recv_bytes()
         try:
-            if program is not None:
-                multiprocessing.spawn.prepare({"init_main_from_path": program})
-            task: GuardedTask = pickle.loads(pickled)
+            task = load(start)
         except Exception as error:
-            error.add_note("engine = 'processes': the task could not be loaded in a worker")
-            _reply(connection, None, error)
+            connection.send((None, *sendable(error)))
             return
         block = mmap.mmap(memory, os.fstat(memory).st_size)
         before, after = np.frombuffer(block, dtype=np.float32).reshape(2, -1)
-        _reply(connection, None, None)
+        connection.send((None, None, ""))
         while True:
             method, arguments = connection.recv()
-            try:
-                result = _call(task, method, arguments, before, after)
-            except Exception as error:
-                _reply(connection, None, error)
-            else:
-                _reply(connection, result, None)
+            # The task may change what it is given, and keep it.
+            result, problem, trace = answer(task, method, before.copy(), arguments)
+            if method == "train" and problem is None:
+                update, *result = result
+                after[:] = update
+            connection.send((result, problem, trace))
     except (EOFError, OSError):
         # The other process has ended.
         return
 
 
-def _call(task: GuardedTask, method: str, arguments: Any, before: Any, after: Any) -> Any:
-    # The task may change what it is given, and keep it.
-    parameters = before.copy()
-    if method == "train":
-        client, *job = arguments
-        update, *figures = task.train(client, parameters, *job)
-        after[:] = update
-        return tuple(figures)
-    if method == "evaluate":
-        return task.evaluate(parameters)
-    [client] = arguments
-    return task.client_loss(client, parameters)
+def load(start: bytes) -> GuardedTask:
+    """The task of a start message, behind the main program if that has to be imported."""
+    program, pickled = pickle.loads(start)
+    try:
+        if program is not None:
+            multiprocessing.spawn.prepare({"init_main_from_path": program})
+        task: GuardedTask = pickle.loads(pickled)
+    except Exception as error:
+        error.add_note("while the task was loaded in a worker")
+        raise
+    return task
 
 
-def _reply(connection: Connection, result: Any, error: Exception | None) -> None:
-    trace = "" if error is None else "".join(traceback.format_exception(error))
+def answer(
+    task: GuardedTask, method: str, parameters: Parameters, arguments: Any
+) -> tuple[Any, Exception | None, str]:
+    """The result of a call, or its exception with its traceback as text."""
+    try:
+        if method == "train":
+            client, *job = arguments
+            return task.train(client, parameters, *job), None, ""
+        if method == "evaluate":
+            return task.evaluate(parameters), None, ""
+        [client] = arguments
+        return task.client_loss(client, parameters), None, ""
+    except Exception as error:
+        return None, *sendable(error)
+
+
+def sendable(error: Exception) -> tuple[Exception, str]:
+    """An exception that can be sent to another process, and its traceback."""
+    trace = "".join(traceback.format_exception(error))
     try:
         # An exception may be sent and still not be read again.
         pickle.loads(pickle.dumps(error))
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
-    connection.send((result, error, trace))
+    return error, trace
 
 
 if __name__ == "__main__":

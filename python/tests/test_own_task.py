@@ -191,7 +191,7 @@ def test_tasks_are_checked(task: Any, message: str, tmp_path: Path) -> None:
         ({"data": "mnist"}, "data = 'mnist': expected none with a task of one's own"),
         ({"batch": 3}, "batch = 3: expected none"),
         ({"clients": 13}, "clients = 13: expected at most 12, the clients of the task"),
-        ({"engine": "gpu"}, "engine = 'gpu': expected 'threads' or 'processes'"),
+        ({"engine": "gpu"}, "engine = 'gpu': expected 'threads', 'processes' or 'ray'"),
         ({"task": None, "engine": "processes"}, "engine = 'processes': expected 'threads' without"),
         ({"policies": "random"}, "policies = 'random': expected a list of policies"),
         ({"aggregate": 3}, "aggregate = 3: expected the text of a rule, or a class"),
