@@ -202,8 +202,7 @@ impl ReportSection<'_> {
         if left_out.is_empty() {
             return "Every client was reached in every run.".to_string();
         }
-        let note = self.failing_note();
-        format!("Some clients were never reached with {}.{note}", left_out.join(", "))
+        format!("Some clients were never reached with {}.", left_out.join(", "))
     }
 
     /// A caution where updates were not taken, or where results cannot be repeated; nothing where neither is so.
