@@ -139,8 +139,8 @@ pub(crate) fn read_params(json: &str, base: &ExperimentParams) -> Result<Experim
     if let Some(world) = params["world"].as_object_mut() {
         world.entry("failing").or_insert(Value::Null);
     }
-    let mut known: Vec<String> =
-        ["aggregate", "backoff", "baseline", "size_list", "weighting"].map(str::to_string).to_vec();
+    let optional = ["aggregate", "backoff", "baseline", "calibrate", "size_list", "weighting"];
+    let mut known: Vec<String> = optional.map(str::to_string).to_vec();
     let keys = |value: &Value| {
         value.as_object().into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>()
     };

@@ -346,6 +346,8 @@ impl Selector {
 
     /// The state from which a selector can continue.
     fn state(&self) -> PyResult<Vec<u8>> {
+        let selector = self.inner.state();
+        self.raised.check()?;
         let cohort = self.selected.as_ref().map(|cohort| StoredCohort {
             clients: cohort.clients.clone(),
             draws: cohort.draws.clone(),
@@ -356,7 +358,7 @@ impl Selector {
             version: VERSION,
             // The sizes are part of the selector's state.
             options: Options { policy: self.spelled(), sizes: None, ..self.options.clone() },
-            selector: self.inner.state(),
+            selector,
             participation: self.participation.clone(),
             cohort,
         };

@@ -211,6 +211,11 @@ def test_an_exception_has_its_traceback_and_changes_nothing() -> None:
             if self.wrong == "observe":
                 raise LookupError("in observe")
 
+        def state(self) -> list[float]:
+            if self.wrong == "state":
+                raise LookupError("in state")
+            return super().state()
+
     selector = Selector(Raises, 6, 2)
     play(selector, 2)
     state = selector.state()
@@ -218,6 +223,7 @@ def test_an_exception_has_its_traceback_and_changes_nothing() -> None:
         "select": selector.select,
         "probes": selector.probes,
         "observe": lambda: selector.report([1, 2], losses=[0.5, 0.25]),
+        "state": selector.state,
     }
     for method, call in calls.items():
         Raises.wrong = method

@@ -285,8 +285,8 @@ def blocks(text: str) -> list[str]:
 
 
 def test_what_the_page_on_flower_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ["agewise.flower", "agewise.flower.strategy", "agewise.flower.client"]:
-        assert doctest.testmod(importlib.import_module(module)).failed == 0
+    for module in ["", ".selection", ".strategy", ".client"]:
+        assert doctest.testmod(importlib.import_module(f"agewise.flower{module}")).failed == 0
     codes = blocks((ROOT / "docs/flower.md").read_text())
     assert codes
     monkeypatch.chdir(tmp_path)

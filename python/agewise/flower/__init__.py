@@ -1,6 +1,8 @@
 """agewise in Flower: client selection by age, in a strategy or by the clients themselves.
 
 - [`AgeStrategy`][agewise.flower.AgeStrategy] replaces Flower's `FedAvg` in a ServerApp.
+- [`AgeSelection`][agewise.flower.AgeSelection] selects the clients of any other strategy: FedProx,
+  FedAdam, Krum, differential privacy.
 - `identify` and `identity_mod` let a ClientApp state its partition id.
 - `age_mod` lets each client decide on its own whether it trains (the decentralised mode).
 
@@ -22,6 +24,7 @@ except ImportError as missing:
     ) from missing
 
 from agewise.flower.client import age_mod, identify, identity_mod, server_round
+from agewise.flower.selection import AgeSelection
 from agewise.flower.strategy import AgeStrategy
 
-__all__ = ["AgeStrategy", "age_mod", "identify", "identity_mod", "server_round"]
+__all__ = ["AgeSelection", "AgeStrategy", "age_mod", "identify", "identity_mod", "server_round"]
