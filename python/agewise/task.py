@@ -63,6 +63,8 @@ class GuardedTask:
     """Calls a task by client numbers, and checks what it returns."""
 
     def __init__(self, task: Any, seed: int) -> None:
+        if isinstance(task, type):
+            raise ValueError(f"task = {shown(task)}: expected an object, {task.__name__}(...)")
         for method in ["initial", "train", "evaluate"]:
             if not callable(getattr(task, method, None)):
                 expected = f"an object with a method {method}"

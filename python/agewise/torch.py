@@ -80,6 +80,7 @@ class TorchTask:
         #: What reports call the data.
         self.name = name
         self._net: torch.nn.Module | None = None
+        self._counters: dict[str, torch.Tensor] = {}
         first = self._first(0)
         #: What reports call the model.
         self.model = type(first).__name__
@@ -91,14 +92,14 @@ class TorchTask:
 
     def __getstate__(self) -> dict[str, Any]:
         # A model on a GPU stays in its process.
-        return self.__dict__ | {"_net": None}
+        return self.__dict__ | {"_net": None, "_counters": {}}
 
     def _first(self, seed: int) -> torch.nn.Module:
         """The model before any training."""
         if isinstance(self._model, torch.nn.Module):
             return self._model
-        torch.manual_seed(seed)
-        return self._model()
+        with _seeded(seed):
+            return self._model()
 
     def initial(self, seed: int) -> Parameters:
         """The first model under a seed."""
@@ -134,8 +135,7 @@ class TorchTask:
         self, client: Any, parameters: Parameters, seed: int, epochs: int | None, steps: int | None
     ) -> tuple[Parameters, dict[str, float]]:
         data, losses, counts = self._data[client], [], []
-        with self._at_work(parameters) as net:
-            torch.manual_seed(seed)
+        with self._at_work(parameters) as net, _seeded(seed):
             net.train()
             optimiser = (self._optimiser or _sgd)(net.parameters())
             generator = torch.Generator().manual_seed(seed)
@@ -173,19 +173,31 @@ class TorchTask:
         torch.set_num_threads(self._threads)
         try:
             if self._net is None:
-                self._net = deepcopy(self._first(0))
-            # Buffers that are not averaged, such as counters of batches, begin anew.
-            self._net.load_state_dict(self._first(0).state_dict())
-            self._net.to(self._device)
+                self._net = deepcopy(self._first(0)).to(self._device)
+                state = self._net.state_dict()
+                counters = {k: v for k, v in state.items() if not v.is_floating_point()}
+                self._counters = {key: value.clone() for key, value in counters.items()}
             begin = 0
             with torch.no_grad():
-                for value in _floats(self._net).values():
+                for key, value in self._net.state_dict().items():
+                    if key in self._counters:
+                        # Such as the number of batches: it is not averaged and begins anew.
+                        value.copy_(self._counters[key])
+                        continue
                     piece = parameters[begin : begin + value.numel()].reshape(value.shape)
                     value.copy_(torch.from_numpy(piece))
                     begin += value.numel()
             yield self._net
         finally:
             torch.set_num_threads(threads)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Random numbers of a seed; those of the program go on behind it."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield
 
 
 def _sgd(parameters: Any) -> torch.optim.Optimizer:

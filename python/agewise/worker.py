@@ -53,7 +53,10 @@ def load(start: bytes) -> GuardedTask:
             multiprocessing.spawn.prepare({"init_main_from_path": program})
         task: GuardedTask = pickle.loads(pickled)
     except Exception as error:
-        error.add_note("while the task was loaded in a worker")
+        error.add_note(
+            "while the task was loaded in a worker; `pip install cloudpickle` helps where its "
+            "parts are defined in a notebook"
+        )
         raise
     return task
 

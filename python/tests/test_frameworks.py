@@ -152,7 +152,12 @@ def test_what_pytorch_trains(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(task)).initial(1).tolist() == first.tolist()
     fixed = torch_task(net, [Rows()], Rows(), device="cpu", batch=4, local="5 steps")
     assert (fixed.initial(5) == trained).all(), "a module keeps its weights"
+    torch.manual_seed(3)
+    number = torch.rand(1)
+    torch.manual_seed(3)
     begun, report = fixed.train(0, trained.copy(), 0, 1)
+    assert torch.rand(1) == number, "the program's random numbers are left alone"
+    assert (fixed.train(0, trained.copy(), 0, 1)[0] == begun).all()
     assert report["samples"] == 20 and (begun != trained).any()
     assert (fixed.initial(0) == trained).all(), "the user's module is left alone"
     assert fixed.evaluate(trained)["samples"] == 21

@@ -169,6 +169,7 @@ def changed(**attributes: Any) -> Lines:
     ("task", "message"),
     [
         (object(), "task = <object .*expected an object with a method initial"),
+        (Lines, r"task = <class 'own_tasks.Lines'>: expected an object, Lines\(...\)"),
         (changed(clients=[]), r"clients of the task = \[\]: expected at least one"),
         (changed(clients=None), "clients of the task = None: expected a list of numbers"),
         (changed(clients={"a": 0}), "size of client 'a' = 0: expected a whole number"),
