@@ -8,7 +8,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -214,7 +215,7 @@ def resume_run(
     """
     _threads(threads)
     _progress(progress)
-    with Own(policies, task, aggregate, engine, threads) as own:
+    with _named_parts(), Own(policies, task, aggregate, engine, threads) as own:
         job = _agewise.Job.open(folder, data_folder, own.parts)
         return _play(job, own.workers, progress)
 
@@ -240,7 +241,7 @@ def extend_run(
     """
     _threads(threads)
     _progress(progress)
-    with Own(policies, task, aggregate, engine, threads) as own:
+    with _named_parts(), Own(policies, task, aggregate, engine, threads) as own:
         more = document({"seeds": seeds, "rounds": rounds, "policies": own.policies})
         job = _agewise.Job.extend(folder, more, data_folder, own.parts)
         return _play(job, own.workers, progress)
@@ -258,8 +259,23 @@ def read_run(
 
     The run may be unfinished. What it has of one's own is passed again, as to :func:`resume_run`.
     """
-    job = _agewise.Job.open(folder, data_folder, Own(policies, task, aggregate).parts)
-    return ExperimentResult(job, job.read())
+    with _named_parts():
+        job = _agewise.Job.open(folder, data_folder, Own(policies, task, aggregate).parts)
+        return ExperimentResult(job, job.read())
+
+
+@contextmanager
+def _named_parts() -> Iterator[None]:
+    """Says what to do about names of a run that agewise does not know."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith(("data = ", "policies = ")):
+            error.add_note(
+                "A run that was played with a task, policies or an aggregation rule of one's own "
+                "is opened with the same: task=..., policies=[...], aggregate=..."
+            )
+        raise
 
 
 def _threads(threads: int | None) -> None:

@@ -33,6 +33,9 @@ def test_a_comparison_has_everything(tmp_path: Path) -> None:
     loss = found["oldest-first"].mean("final_loss")
     assert loss is not None and loss < 1
     assert agewise.read_run(tmp_path / "run", task=Lines()).json == found.json
+    with pytest.raises(ValueError, match="data = lines: expected one of digits") as raised:
+        agewise.read_run(tmp_path / "run")
+    assert "is opened with the same: task=" in "".join(raised.value.__notes__)
 
 
 def test_classes_are_measured_by_accuracy(tmp_path: Path) -> None:
