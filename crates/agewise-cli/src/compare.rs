@@ -6,6 +6,7 @@ use super::run_args::{ExperimentArgs, RunArgs, parse, set, table_of, with_defaul
 use super::{Failure, whole_number};
 use agewise_core::Error;
 use agewise_experiment::presets;
+use agewise_train::Backend;
 use agewise_train::aggregation::AggregationParams;
 use agewise_train::data::PixelScale;
 use clap::Args;
@@ -79,6 +80,11 @@ pub(crate) struct CompareArgs {
 
     #[command(flatten)]
     run: RunArgs,
+
+    /// The instructions that train: avx512, avx2 or portable. They differ in speed, not in a single bit [default: the
+    /// fastest of this machine, or AGEWISE_KERNELS]
+    #[arg(long, value_name = "PATH", help_heading = "The run")]
+    kernels: Option<Backend>,
 }
 
 /// What only comparisons have.
@@ -201,6 +207,9 @@ struct TrainingArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    if let Some(kernels) = args.kernels {
+        kernels.choose();
+    }
     let kind = Kind::Compare;
     let params = match (&args.config, &args.preset) {
         (Some(path), _) => Some(kind.read_file(path)?),

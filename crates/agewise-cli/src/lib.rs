@@ -125,20 +125,9 @@ enum Command {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match cli.command {
-        Command::Compare(args) => compare::run(&args),
-        Command::Theory(args) => theory::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
-        Command::Data(args) => data::run(&args),
-        Command::Report(args) => report::run(&args),
-        Command::Policies(args) => policies::run(&args),
-        Command::Presets(args) => presets::run(&args),
-        Command::Coordinator(args) => coordinator::run(args),
-        Command::Client(args) => client::run(&args),
-        Command::Swarm(args) => swarm::run(&args),
-        Command::Status(args) => status::run(&args),
-        Command::Audit(args) => audit::run(&args),
-    };
+    // A name that means nothing is found before anything is done, whether the command trains or not.
+    let result = agewise_train::selected_backend().map_err(Failure::from);
+    let result = result.and_then(|_| run(cli.command));
     match result {
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(Failure::BadInput(message)) => {
@@ -154,6 +143,24 @@ pub fn main() -> ExitCode {
             complain(&message);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Runs one command.
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Compare(args) => compare::run(&args),
+        Command::Theory(args) => theory::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Data(args) => data::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Policies(args) => policies::run(&args),
+        Command::Presets(args) => presets::run(&args),
+        Command::Coordinator(args) => coordinator::run(args),
+        Command::Client(args) => client::run(&args),
+        Command::Swarm(args) => swarm::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Audit(args) => audit::run(&args),
     }
 }
 

@@ -3,6 +3,8 @@
 //! Each figure is the best of several runs, and ratios compare things measured in the same process: the
 //! machines this runs on are shared and noisy.
 
+#![allow(clippy::disallowed_methods, reason = "no result comes of it")]
+
 use agewise_core::theory::subset_weights::random_sigma;
 use agewise_core::{
     Availability, POLICIES, PolicySpec, Report, Seed, Selector, SettingParams, SizeDistribution,

@@ -16,14 +16,17 @@
 //! - [`theory`]: Theorems 1 to 5 and what follows.
 //! - [`metrics`]: intervals, windows, weights, cohort sizes, load, co-participation.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests have tolerances"))]
 #![forbid(unsafe_code)]
 
 mod ages;
 mod backoff;
 mod calibration;
+pub mod distributions;
 mod error;
 pub mod files;
 mod law;
+pub mod math;
 pub mod metrics;
 mod policies;
 mod policy;

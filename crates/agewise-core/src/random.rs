@@ -129,7 +129,7 @@ impl Draws {
     }
 
     /// An unending sequence of random numbers that belongs to one client of this round, for
-    /// distributions that need more than one number; works with `rand` and `rand_distr`.
+    /// distributions that need more than one number; works with `rand`.
     pub fn sequence(&self, index: u64) -> Sequence {
         let key = self.of(index).0;
         Sequence { draws: Self { start: key, twist: mix(key ^ self.twist) }, next: 0 }

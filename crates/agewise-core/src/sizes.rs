@@ -1,8 +1,8 @@
 //! Data sizes of the clients: d_i, and the shares q_i = d_i / sum d that the objective gives them.
 
+use crate::distributions::{standard_normal, zeta};
 use crate::error::{Error, Result};
-use crate::random::{Draws, Seed, Stream};
-use rand_distr::{Distribution, LogNormal, Zeta};
+use crate::random::{Draws, Seed, Sequence, Stream};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
@@ -259,20 +259,18 @@ impl SizeDistribution {
             return Err(Error::new("clients", clients, expected));
         }
         let draws = Draws::new(seed, Stream::SIZE, 0);
-        let wrong = |error: &dyn fmt::Display| Error::new("sizes", self, error.to_string());
-        let draw = |sample: &dyn Fn(u32) -> f64| {
-            Sizes::new((0..clients).map(|c| sample(c).min(LARGEST_SIZE)).collect())
+        let draw = |sample: &dyn Fn(&mut Sequence) -> f64| {
+            let each = (0..clients).map(|client| sample(&mut draws.sequence(u64::from(client))));
+            Sizes::new(each.map(|size| size.min(LARGEST_SIZE)).collect())
         };
         match self {
             Self::Equal => Ok(Sizes::equal(clients)),
-            Self::Zipf(a) => {
-                let law = Zeta::new(a).map_err(|e| wrong(&e))?;
-                draw(&|client| law.sample(&mut draws.sequence(u64::from(client))))
+            Self::Zipf(a) if a > 1.0 => draw(&|random| zeta(a, random)),
+            Self::Zipf(_) => Err(Error::new("sizes", self, "zipf:A with A above 1")),
+            Self::LogNormal(s) if s.is_finite() && s >= 0.0 => {
+                draw(&|random| libm::exp(s * standard_normal(random)))
             }
-            Self::LogNormal(s) => {
-                let law = LogNormal::new(0.0, s).map_err(|e| wrong(&e))?;
-                draw(&|client| law.sample(&mut draws.sequence(u64::from(client))))
-            }
+            Self::LogNormal(_) => Err(Error::new("sizes", self, "lognormal:S with S from 0 on")),
         }
     }
 }

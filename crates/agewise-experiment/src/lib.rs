@@ -5,6 +5,7 @@
 //! [`RunDir`] everything is kept as it comes, so that a run can be stopped at any moment, goes on with the same bytes,
 //! and can be asked for more when it is finished ([`run_dir::extend`]).
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests have tolerances"))]
 #![forbid(unsafe_code)]
 
 mod callbacks;

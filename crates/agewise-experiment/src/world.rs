@@ -226,7 +226,7 @@ impl RoundWorld {
             AvailabilityModel::OnOff { .. } => remembered,
             AvailabilityModel::Diurnal { period, depth } => {
                 let day = self.round as f64 / period + self.time_zones.of(client).unit();
-                let night = 0.5 * (1.0 + (std::f64::consts::TAU * day).cos());
+                let night = 0.5 * (1.0 + libm::cos(std::f64::consts::TAU * day));
                 self.online.of(client).unit() < 1.0 - depth * night
             }
         }

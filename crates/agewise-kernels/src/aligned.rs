@@ -9,8 +9,7 @@ struct Line(#[expect(dead_code, reason = "read as floats")] [f32; FLOATS]);
 
 const FLOATS: usize = 16;
 
-/// Floats in whole cache lines, with one more line behind them: a vector load may read, and not use, what is behind
-/// the last float.
+/// Floats in whole cache lines.
 #[derive(Debug, Clone, Default)]
 pub struct Aligned {
     lines: Vec<Line>,
@@ -20,22 +19,8 @@ pub struct Aligned {
 impl Aligned {
     /// So many zeros.
     pub fn zeros(len: usize) -> Self {
-        Self { lines: vec![Line([0.0; FLOATS]); len.div_ceil(FLOATS) + 1], len }
+        Self { lines: vec![Line([0.0; FLOATS]); len.div_ceil(FLOATS)], len }
     }
-
-    /// The floats behind which [`Self::SLACK`] more may be read.
-    pub(crate) fn with_slack(&self) -> &[f32] {
-        &self.all()[..self.len + Self::SLACK]
-    }
-
-    /// The same for writing: what is behind the floats may be overwritten.
-    pub(crate) fn with_slack_mut(&mut self) -> &mut [f32] {
-        let len = self.len + Self::SLACK;
-        &mut self.all_mut()[..len]
-    }
-
-    /// Floats that are there behind the last one.
-    pub(crate) const SLACK: usize = FLOATS;
 
     fn all(&self) -> &[f32] {
         // SAFETY: a line is 16 floats without padding, and the vector's lines lie side by side.
@@ -69,13 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn begins_at_a_line_and_has_room_behind() {
+    fn begins_at_a_line() {
         for len in [0, 1, 15, 16, 17, 1000] {
             let mut buffer = Aligned::zeros(len);
-            assert_eq!(buffer.as_ptr() as usize % 64, 0);
-            assert_eq!((buffer.len(), buffer.with_slack().len()), (len, len + Aligned::SLACK));
+            assert_eq!((buffer.as_ptr() as usize % 64, buffer.len()), (0, len));
             buffer.fill(1.0);
-            assert_eq!(buffer.with_slack().iter().sum::<f32>(), len as f32);
+            assert_eq!(buffer.iter().sum::<f32>(), len as f32);
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Convolutions of channels-last images, with stride 1.
 
-use crate::direct::{self, Strides};
-use crate::matrix::{Matrix, MatrixMut, product};
-use crate::{Aligned, Backend, Instructions};
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m256, __m512};
+use crate::direct::{Accumulate, Forward, Strides};
+use crate::tile::pack_panels;
+use crate::vector::LANES;
+use crate::{Aligned, Backend};
 
-/// The geometry of a convolution, and tables that depend on the backend.
+/// The geometry of a convolution.
 #[derive(Debug, Clone)]
 pub struct Convolution {
     backend: Backend,
@@ -24,7 +23,6 @@ pub struct Convolution {
     channel_offsets: Vec<u32>,
     /// Channels with those that fill up the last block.
     pub(crate) padded_channels: usize,
-    groups: Vec<Group>,
 }
 
 /// A gradient that is not zero: where its patch or its weights begin, and how much it counts.
@@ -82,21 +80,6 @@ impl EntryLists {
     }
 }
 
-/// Registers of a patch, and of the weights of a channel, that are summed up together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Group {
-    weight: usize,
-    input: usize,
-    pub(crate) registers: usize,
-    /// One register in each of several rows, or several side by side in one row.
-    pub(crate) by_rows: bool,
-    /// Lanes that count, where the row ends inside the register.
-    pub(crate) lanes: usize,
-}
-
-/// The most registers of a group.
-const MOST_REGISTERS: usize = 10;
-
 impl Convolution {
     /// A convolution of an image with so many channels that has been padded already.
     pub fn new(
@@ -120,8 +103,7 @@ impl Convolution {
                 .collect(),
             channels,
             channel_offsets: (0..channels).map(|c| (c * kernel * row_len) as u32).collect(),
-            padded_channels: channels.next_multiple_of(2 * backend.lanes()),
-            groups: groups(backend.lanes(), kernel, row_len, row_stride),
+            padded_channels: channels.next_multiple_of(LANES),
         }
     }
 
@@ -155,23 +137,12 @@ impl Convolution {
         (self.taps() + 1) * self.padded_channels
     }
 
-    /// Floats that the portable backend needs beside everything else: all patches of an image.
-    pub fn patches_len(&self) -> usize {
-        let direct = self.backend != Backend::PORTABLE && self.positions.len() >= SMALLEST_IMAGE;
-        if direct { 0 } else { self.positions.len() * self.taps() }
-    }
-
-    /// Brings weights (channel by channel) into the order in which [`Self::forward`] reads them: blocks of channels,
-    /// and in each block the channels side by side for every tap. The biases follow.
+    /// Brings weights (channel by channel) into the order in which [`Self::forward`] reads them: panels of channels that
+    /// lie side by side for every tap. The biases follow.
     pub fn pack(&self, weights: &[f32], biases: &[f32], packed: &mut Aligned) {
-        let (taps, width) = (self.taps(), 2 * self.backend.lanes());
-        for channel in 0..self.channels {
-            let panel = &mut packed[channel / width * width * taps..];
-            let weights = &weights[channel * taps..][..taps];
-            for (tap, weight) in weights.iter().enumerate() {
-                panel[tap * width + channel % width] = *weight;
-            }
-        }
+        let taps = self.taps();
+        let weight = |tap, channel| weights[channel * taps + tap];
+        pack_panels(taps, self.channels, weight, packed);
         packed[taps * self.padded_channels..][..self.channels].copy_from_slice(biases);
     }
 
@@ -179,58 +150,12 @@ impl Convolution {
     ///
     /// # Panics
     /// If a buffer is too short.
-    pub fn forward(
-        &self,
-        images: &Aligned,
-        start: usize,
-        packed: &Aligned,
-        patches: &mut [f32],
-        out: &mut Aligned,
-    ) {
+    pub fn forward(&self, images: &Aligned, start: usize, packed: &Aligned, out: &mut Aligned) {
         let image = &images[start..][..self.image_len];
         assert!(packed.len() >= self.packed_len() && out.len() >= self.plane_len());
-        match self.backend.0 {
-            // SAFETY of both: the backend says that the processor has the instructions; the buffers were checked, and a
-            // patch that begins at a position ends in the image.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 if self.positions.len() >= SMALLEST_IMAGE => unsafe {
-                forward_avx2(self, image.as_ptr(), packed.as_ptr(), out.as_mut_ptr());
-            },
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 if self.positions.len() >= SMALLEST_IMAGE => unsafe {
-                forward_avx512(self, image.as_ptr(), packed.as_ptr(), out.as_mut_ptr());
-            },
-            _ => self.forward_by_product(image, packed, patches, out),
-        }
-    }
-
-    /// Gathers all patches and multiplies them with the weights.
-    fn forward_by_product(
-        &self,
-        image: &[f32],
-        packed: &Aligned,
-        patches: &mut [f32],
-        out: &mut Aligned,
-    ) {
-        let (taps, channels) = (self.taps(), self.padded_channels);
-        for (patch, &position) in patches.chunks_exact_mut(taps).zip(&self.positions) {
-            for (row, values) in patch.chunks_exact_mut(self.row_len).enumerate() {
-                let begin = position as usize + row * self.row_stride;
-                values.copy_from_slice(&image[begin..begin + self.row_len]);
-            }
-        }
-        let biases = &packed[taps * channels..];
-        for outputs in out.chunks_exact_mut(channels) {
-            outputs.copy_from_slice(&biases[..channels]);
-        }
-        let width = 2 * self.backend.lanes();
-        let left = Matrix::new(patches, self.positions.len(), taps);
-        for block in (0..channels).step_by(width) {
-            let right = Matrix::new(&packed[block * taps..], taps, width);
-            let mut target =
-                MatrixMut::with_stride(&mut out[block..], self.positions.len(), width, channels);
-            product(&mut target, 1.0, 1.0, left, right);
-        }
+        let (image, packed, out) = (image.as_ptr(), packed.as_ptr(), out.as_mut_ptr());
+        // SAFETY: the buffers were checked, and a patch that begins at a position ends in the image.
+        unsafe { self.backend.run(Forward { shape: self, image, packed, out }) }
     }
 
     /// Adds to the gradient of the weights: patches of the image that begins at `start`. There is a list for each channel,
@@ -246,11 +171,10 @@ impl Convolution {
         gradient: &mut Aligned,
     ) {
         let last = self.positions.last().copied().unwrap_or(0);
-        let source = &images.with_slack()[start..];
-        assert!(source.len() >= self.image_len + Aligned::SLACK);
+        let image = &images[start..][..self.image_len];
         assert!(lists.lists() >= self.channels && lists.are_below(self.channels, last));
-        assert!(self.channels * self.taps() <= gradient.len());
-        self.accumulate(Gradient::Weights, gradient.with_slack_mut(), source, lists);
+        let gradient = &mut gradient[..self.channels * self.taps()];
+        self.accumulate(Gradient::Weights, gradient, image, lists);
     }
 
     /// Adds to the gradient of the image that begins at `start`: weights of channels. There is a list for each position, of
@@ -266,12 +190,11 @@ impl Convolution {
         start: usize,
     ) {
         let taps = self.taps();
-        assert!(weights.len() >= self.channels * taps);
         let last = ((self.channels - 1) * taps) as u32;
         assert!(lists.lists() >= self.positions() && lists.are_below(self.positions(), last));
-        assert!(start + self.image_len <= gradient.len());
-        let target = &mut gradient.with_slack_mut()[start..];
-        self.accumulate(Gradient::Inputs, target, weights.with_slack(), lists);
+        let weights = &weights[..self.channels * taps];
+        let image = &mut gradient[start..][..self.image_len];
+        self.accumulate(Gradient::Inputs, image, weights, lists);
     }
 
     /// Both gradients. The callers have checked that a patch and a channel's weights fit wherever an entry begins.
@@ -282,20 +205,17 @@ impl Convolution {
         source: &[f32],
         lists: &EntryLists,
     ) {
-        match self.backend.0 {
-            // SAFETY of both: the backend says that the processor has the instructions. The registers of a group lie in
-            // the patch and in the weights; only the lanes that do not count may lie behind them, where the buffers
-            // have room for one register.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe {
-                accumulate_avx2(self, gradient, target.as_mut_ptr(), source.as_ptr(), lists);
-            },
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe {
-                accumulate_avx512(self, gradient, target.as_mut_ptr(), source.as_ptr(), lists);
-            },
-            Instructions::Portable => accumulate_portable(self, gradient, target, source, lists),
-        }
+        let kernel = Accumulate {
+            rows: self.kernel_rows,
+            row_len: self.row_len,
+            strides: self.strides(gradient),
+            origins: self.origins(gradient),
+            target: target.as_mut_ptr(),
+            source: source.as_ptr(),
+            lists,
+        };
+        // SAFETY: the rows of the kernel lie in the patch and in the weights.
+        unsafe { self.backend.run(kernel) }
     }
 
     /// Where the target of each list begins.
@@ -322,138 +242,109 @@ enum Gradient {
     Inputs,
 }
 
-impl Gradient {
-    /// Where a group begins in the target and in the source.
-    fn begin(self, group: &Group) -> (usize, usize) {
-        match self {
-            Self::Weights => (group.weight, group.input),
-            Self::Inputs => (group.input, group.weight),
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direct::long_part;
+    use crate::testing::{assert_same_bits, numbers};
 
-/// Smaller images go through the portable backend: a tile of pixels has to fit in.
-const SMALLEST_IMAGE: usize = 14;
+    /// Shapes of all kinds: rows of the kernel that are shorter and longer than vectors, images of few outputs, channels
+    /// that fill no panel.
+    const SHAPES: [((usize, usize, usize), usize, usize); 8] = [
+        ((9, 8, 1), 5, 32),
+        ((5, 5, 3), 5, 10),
+        ((12, 12, 3), 5, 48),
+        ((8, 7, 32), 5, 33),
+        ((6, 6, 16), 3, 17),
+        ((14, 9, 1), 7, 5),
+        ((13, 12, 2), 11, 20),
+        ((4, 3, 70), 1, 16),
+    ];
 
-/// Rows of the kernel as registers: side by side where a row is long, below each other where it is short.
-fn groups(lanes: usize, rows: usize, row_len: usize, row_stride: usize) -> Vec<Group> {
-    let whole = row_len / lanes;
-    let mut groups = Vec::new();
-    let mut column = 0;
-    if whole >= 4 {
-        column = whole * lanes;
-        for row in 0..rows {
-            for first in (0..whole).step_by(MOST_REGISTERS) {
-                groups.push(Group {
-                    weight: row * row_len + first * lanes,
-                    input: row * row_stride + first * lanes,
-                    registers: MOST_REGISTERS.min(whole - first),
-                    by_rows: false,
-                    lanes,
-                });
+    fn lists(count: usize, offsets: &[u32], room: usize) -> EntryLists {
+        let mut lists = EntryLists::new(count, room);
+        for list in 0..count {
+            for k in 0..(list * 7 + 3) % (room + 1) {
+                let offset = offsets[(list * 13 + k * 5) % offsets.len()];
+                let factor = ((list * 31 + k) as f32).sin();
+                lists.offer(list, Entry { offset, factor }, 1);
             }
         }
+        lists
     }
-    while column < row_len {
-        for row in (0..rows).step_by(MOST_REGISTERS) {
-            groups.push(Group {
-                weight: row * row_len + column,
-                input: row * row_stride + column,
-                registers: MOST_REGISTERS.min(rows - row),
-                by_rows: true,
-                lanes: lanes.min(row_len - column),
-            });
-        }
-        column += lanes;
-    }
-    groups
-}
 
-/// [`direct::accumulate`] in plain code.
-fn accumulate_portable(
-    shape: &Convolution,
-    gradient: Gradient,
-    target: &mut [f32],
-    source: &[f32],
-    lists: &EntryLists,
-) {
-    let strides = shape.strides(gradient);
-    for (list, &origin) in shape.origins(gradient).iter().enumerate() {
-        for row in 0..shape.kernel_rows {
-            let target = &mut target[origin as usize + row * strides.target..][..shape.row_len];
-            for entry in lists.list(list) {
-                let begin = entry.offset as usize + row * strides.source;
-                for (sum, value) in target.iter_mut().zip(&source[begin..begin + shape.row_len]) {
-                    *sum += entry.factor * value;
+    /// The three kernels as they are defined: chains of fused products.
+    #[test]
+    fn every_backend_gives_the_bits_of_the_definition() {
+        for (size, kernel, channels) in SHAPES {
+            let (_, width, inputs) = size;
+            let shape = Convolution::new(Backend::PORTABLE, size, kernel, channels);
+            let (taps, positions) = (shape.taps(), shape.positions());
+            // The second of two images.
+            let start = shape.image_len;
+            let mut images = Aligned::zeros(2 * shape.image_len);
+            images.copy_from_slice(&numbers(2 * shape.image_len, 0.37));
+            let mut weights = Aligned::zeros(channels * taps);
+            weights.copy_from_slice(&numbers(channels * taps, 0.71));
+            let biases = numbers(channels, 1.3);
+            let tap_in_image =
+                |tap: usize| tap / shape.row_len * width * inputs + tap % shape.row_len;
+            let mut outputs = vec![0.0; shape.plane_len()];
+            for (position, &patch) in shape.patches().iter().enumerate() {
+                for channel in 0..channels {
+                    let chain = (0..taps).fold(biases[channel], |sum: f32, tap| {
+                        let input = images[start + patch as usize + tap_in_image(tap)];
+                        input.mul_add(weights[channel * taps + tap], sum)
+                    });
+                    outputs[position * shape.plane_stride() + channel] = chain;
                 }
             }
-        }
-    }
-}
-
-/// # Safety
-/// As for [`direct::forward`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn forward_avx2(shape: &Convolution, image: *const f32, packed: *const f32, out: *mut f32) {
-    // 12 of 16 registers are sums.
-    unsafe { direct::forward::<__m256, 6, 2>(shape, image, packed, out) }
-}
-
-/// # Safety
-/// As for [`direct::forward`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn forward_avx512(
-    shape: &Convolution,
-    image: *const f32,
-    packed: *const f32,
-    out: *mut f32,
-) {
-    // 28 of 32 registers are sums.
-    unsafe { direct::forward::<__m512, 14, 2>(shape, image, packed, out) }
-}
-
-/// # Safety
-/// As for [`direct::accumulate`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn accumulate_avx2(
-    shape: &Convolution,
-    gradient: Gradient,
-    target: *mut f32,
-    source: *const f32,
-    lists: &EntryLists,
-) {
-    let (origins, strides) = (shape.origins(gradient), shape.strides(gradient));
-    // One group of all lists after the other: its part of the source stays in the first cache.
-    for group in &shape.groups {
-        let (to, from) = gradient.begin(group);
-        unsafe {
-            let (target, source) = (target.add(to), source.add(from));
-            direct::accumulate::<__m256>(group, strides, origins, target, source, lists);
-        }
-    }
-}
-
-/// # Safety
-/// As for [`direct::accumulate`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn accumulate_avx512(
-    shape: &Convolution,
-    gradient: Gradient,
-    target: *mut f32,
-    source: *const f32,
-    lists: &EntryLists,
-) {
-    let (origins, strides) = (shape.origins(gradient), shape.strides(gradient));
-    // One group of all lists after the other: its part of the source stays in the first cache.
-    for group in &shape.groups {
-        let (to, from) = gradient.begin(group);
-        unsafe {
-            let (target, source) = (target.add(to), source.add(from));
-            direct::accumulate::<__m512>(group, strides, origins, target, source, lists);
+            let by_channel = lists(channels, shape.patches(), 9);
+            let mut weight_gradient = numbers(channels * taps, 0.11);
+            for (at, sum) in weight_gradient.iter_mut().enumerate() {
+                *sum = by_channel.list(at / taps).iter().fold(*sum, |sum, entry| {
+                    let input = images[start + entry.offset as usize + tap_in_image(at % taps)];
+                    entry.factor.mul_add(input, sum)
+                });
+            }
+            let by_position = lists(positions, &shape.channel_offsets, 6);
+            let mut input_gradient = numbers(2 * shape.image_len, 0.13);
+            // Parts of the rows from the last to the first, and all positions for each of them.
+            let long = long_part(shape.row_len);
+            let mut parts: Vec<_> = (long..shape.row_len)
+                .step_by(LANES)
+                .map(|begin| (begin, shape.row_len.min(begin + LANES)))
+                .collect();
+            parts.reverse();
+            parts.push((0, long));
+            let places = parts.iter().flat_map(|part| {
+                shape.patches().iter().enumerate().map(move |place| (part, place))
+            });
+            for (&(begin, end), (position, &patch)) in places {
+                for tap in (0..taps).filter(|tap| (begin..end).contains(&(tap % shape.row_len))) {
+                    let sum = &mut input_gradient[start + patch as usize + tap_in_image(tap)];
+                    *sum = by_position.list(position).iter().fold(*sum, |sum, entry| {
+                        entry.factor.mul_add(weights[entry.offset as usize + tap], sum)
+                    });
+                }
+            }
+            for backend in Backend::available() {
+                let shape = Convolution::new(backend, size, kernel, channels);
+                let what = format!("{backend}: {size:?}, {kernel}, {channels}");
+                let mut packed = Aligned::zeros(shape.packed_len());
+                shape.pack(&weights, &biases, &mut packed);
+                let mut out = Aligned::zeros(shape.plane_len());
+                shape.forward(&images, start, &packed, &mut out);
+                assert_same_bits(&out, &outputs, &what);
+                let mut gradient = Aligned::zeros(channels * taps);
+                gradient.copy_from_slice(&numbers(channels * taps, 0.11));
+                shape.add_weight_gradient(&images, start, &by_channel, &mut gradient);
+                assert_same_bits(&gradient, &weight_gradient, &what);
+                let mut gradient = Aligned::zeros(2 * shape.image_len);
+                gradient.copy_from_slice(&numbers(2 * shape.image_len, 0.13));
+                shape.add_input_gradient(&weights, &by_position, &mut gradient, start);
+                assert_same_bits(&gradient, &input_gradient, &what);
+            }
         }
     }
 }

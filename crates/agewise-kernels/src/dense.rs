@@ -5,11 +5,10 @@
 //! products of rows, gradients of inputs are sums of rows, and gradients of weights are outer products that are added
 //! to rows. Tiles of the result stay in registers.
 
-use crate::matrix::{Matrix, MatrixMut, product};
-use crate::vector::{Vector, load_each, prefetch};
-use crate::{Backend, Instructions};
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m256, __m512};
+use crate::Backend;
+use crate::backend::Kernel;
+use crate::tile::{Rows, Strided, blocks, multiply_add, with_rows};
+use crate::vector::{LANES, Vector, prefetch};
 
 /// A dense layer and a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,27 +24,18 @@ pub struct Dense {
 }
 
 /// Inputs whose products are summed up before the sums leave the registers: four rows of weights fit into the first
-/// cache.
+/// cache. A part of the definition of a score.
 const INNER_BLOCK: usize = 1024;
 
-/// Outputs whose rows are summed up at once: as many pages as the processor finds quickly.
+/// Outputs whose rows are summed up at once: as many pages as the processor finds quickly. A part of the definition of
+/// an input's gradient.
 const ROW_BLOCK: usize = 64;
+
+/// The most targets whose sums are in registers at once: with two vectors across, no path is faster with more.
+const TARGETS: usize = 6;
 
 /// Columns whose part of all rows fits into the first cache.
 const COLUMN_BLOCK: usize = 128;
-
-/// Floats in a cache line.
-const LINE: usize = 16;
-
-/// Runs a tile function with as many rows as there are: all numbers of rows and columns have their own code.
-macro_rules! tile {
-    ($rows:expr, [$($row:literal)*], |$r:ident| $call:expr) => {
-        match $rows {
-            $($row => { const $r: usize = $row; $call })*
-            _ => unreachable!("tiles have few rows"),
-        }
-    };
-}
 
 impl Dense {
     fn batch(&self) -> usize {
@@ -67,24 +57,10 @@ impl Dense {
     pub fn forward(&self, batch: &[f32], weights: &[f32], scores: &mut [f32]) {
         let (batch, weights) = (&batch[..self.batch()], &weights[..self.weights()]);
         let scores = &mut scores[..self.scores()];
-        match self.backend.0 {
-            // SAFETY of both: the backend says that the processor has the instructions, and the slices have the lengths
-            // of the shape.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe {
-                forward_avx2(self, batch.as_ptr(), weights.as_ptr(), scores.as_mut_ptr());
-            },
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe {
-                forward_avx512(self, batch.as_ptr(), weights.as_ptr(), scores.as_mut_ptr());
-            },
-            Instructions::Portable => {
-                let left = Matrix::new(batch, self.count, self.inputs);
-                let right = Matrix::new(weights, self.outputs, self.inputs).transposed();
-                let mut target = MatrixMut::new(scores, self.count, self.outputs);
-                product(&mut target, 1.0, 1.0, left, right);
-            }
-        }
+        let (batch, weights) = (batch.as_ptr(), weights.as_ptr());
+        let kernel = Scores { shape: *self, batch, weights, to: scores.as_mut_ptr() };
+        // SAFETY: the slices have the lengths of the shape.
+        unsafe { self.backend.run(kernel) }
     }
 
     /// `inputs = gradients times weights`, a row for each sample.
@@ -94,25 +70,10 @@ impl Dense {
     pub fn input_gradient(&self, gradients: &[f32], weights: &[f32], inputs: &mut [f32]) {
         let (gradients, weights) = (&gradients[..self.scores()], &weights[..self.weights()]);
         let inputs = &mut inputs[..self.batch()];
-        match self.backend.0 {
-            // SAFETY of both: as in `forward`.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe {
-                let (gradients, weights) = (gradients.as_ptr(), weights.as_ptr());
-                input_gradient_avx2(self, gradients, weights, inputs.as_mut_ptr());
-            },
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe {
-                let (gradients, weights) = (gradients.as_ptr(), weights.as_ptr());
-                input_gradient_avx512(self, gradients, weights, inputs.as_mut_ptr());
-            },
-            Instructions::Portable => {
-                let left = Matrix::new(gradients, self.count, self.outputs);
-                let right = Matrix::new(weights, self.outputs, self.inputs);
-                let mut target = MatrixMut::new(inputs, self.count, self.inputs);
-                product(&mut target, 0.0, 1.0, left, right);
-            }
-        }
+        let (gradients, weights) = (gradients.as_ptr(), weights.as_ptr());
+        let kernel = InputGradient { shape: *self, gradients, weights, to: inputs.as_mut_ptr() };
+        // SAFETY: the slices have the lengths of the shape.
+        unsafe { self.backend.run(kernel) }
     }
 
     /// `target = keep * target + scale * gradients (transposed) times batch`, a row for each output. What is kept by 0
@@ -129,380 +90,371 @@ impl Dense {
     ) {
         let (gradients, batch) = (&gradients[..self.scores()], &batch[..self.batch()]);
         let target = &mut target[..self.weights()];
-        match self.backend.0 {
-            // SAFETY of both: as in `forward`.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 => unsafe {
-                let (gradients, batch) = (gradients.as_ptr(), batch.as_ptr());
-                weight_gradient_avx2(self, gradients, batch, (keep, scale), target.as_mut_ptr());
-            },
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx512 => unsafe {
-                let (gradients, batch) = (gradients.as_ptr(), batch.as_ptr());
-                weight_gradient_avx512(self, gradients, batch, (keep, scale), target.as_mut_ptr());
-            },
-            Instructions::Portable => {
-                let left = Matrix::new(gradients, self.count, self.outputs).transposed();
-                let right = Matrix::new(batch, self.count, self.inputs);
-                let mut target = MatrixMut::new(target, self.outputs, self.inputs);
-                product(&mut target, keep, scale, left, right);
-            }
-        }
+        let (gradients, batch, to) = (gradients.as_ptr(), batch.as_ptr(), target.as_mut_ptr());
+        let kernel = WeightGradient { shape: *self, gradients, batch, factors: (keep, scale), to };
+        // SAFETY: the slices have the lengths of the shape.
+        unsafe { self.backend.run(kernel) }
     }
 }
 
-/// # Safety
-/// The instructions of `V` are available, and the matrices have the lengths of the shape.
-#[inline(always)]
-unsafe fn forward<V: Vector>(
-    shape: &Dense,
+/// [`Dense::forward`]; the matrices have the lengths of the shape, as for the other two.
+struct Scores {
+    shape: Dense,
     batch: *const f32,
     weights: *const f32,
-    scores: *mut f32,
-) {
-    let Dense { count, inputs, outputs, .. } = *shape;
-    for begin in (0..inputs).step_by(INNER_BLOCK) {
-        let len = INNER_BLOCK.min(inputs - begin);
-        for output in (0..outputs).step_by(4) {
-            for sample in (0..count).step_by(3) {
-                let (rows, columns) = (4.min(outputs - output), 3.min(count - sample));
-                unsafe {
-                    let left = weights.add(output * inputs + begin);
-                    let right = batch.add(sample * inputs + begin);
-                    let to = scores.add(sample * outputs + output);
-                    // A share of the rows that come next, which are far away.
-                    let share = len.div_ceil(count.div_ceil(3)).next_multiple_of(LINE);
-                    let ahead = sample / 3 * share;
-                    for row in 4..8 {
-                        for line in (ahead..len.min(ahead + share)).step_by(LINE) {
-                            prefetch(left.wrapping_add(row * inputs + line));
+    to: *mut f32,
+}
+
+impl Kernel for Scores {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Dense { count, inputs, outputs, .. } = self.shape;
+        let (most_rows, most_columns) = V::INNER;
+        for begin in (0..inputs).step_by(INNER_BLOCK) {
+            let len = INNER_BLOCK.min(inputs - begin);
+            for (output, rows) in blocks(outputs, most_rows) {
+                for (sample, columns) in blocks(count, most_columns) {
+                    unsafe {
+                        let left = self.weights.add(output * inputs + begin);
+                        let right = self.batch.add(sample * inputs + begin);
+                        let to = self.to.add(sample * outputs + output);
+                        // A share of the rows that come next, which are far away.
+                        let share = (len * columns).div_ceil(count).next_multiple_of(LANES);
+                        let ahead = sample / columns * share;
+                        for row in rows..rows + most_rows {
+                            for line in (ahead..len.min(ahead + share)).step_by(LANES) {
+                                prefetch(left.wrapping_add(row * inputs + line));
+                            }
                         }
+                        let tile = InnerProducts { len, stride: inputs, left, right };
+                        with_rows!(rows, V::INNER.0, [1 2 3 4], |R| {
+                            with_rows!(columns, V::INNER.1, [1 2 3], |C| {
+                                tile.add_to::<V, R, C>(outputs, to);
+                            });
+                        });
                     }
-                    tile!(rows, [4 1 2 3], |R| tile!(columns, [3 1 2], |C| {
-                        inner_products::<V, R, C>(len, inputs, left, right, outputs, to);
-                    }));
                 }
             }
         }
     }
 }
 
-/// Adds the inner products of R rows of the left with C rows of the right matrix.
-#[inline(always)]
-unsafe fn inner_products<V: Vector, const R: usize, const C: usize>(
+/// The inner products of some rows of the left with some rows of the right matrix, which all lie `stride` apart.
+///
+/// Lane i takes the products i, i + 16, i + 32, ... one after the other, and then the lanes are added up.
+struct InnerProducts {
     len: usize,
     stride: usize,
     left: *const f32,
     right: *const f32,
-    to_stride: usize,
-    to: *mut f32,
-) {
-    unsafe {
-        let mut sums = [[V::splat(0.0); C]; R];
-        let whole = len / V::LANES * V::LANES;
-        for k in (0..whole).step_by(V::LANES) {
-            let columns: [V; C] = load_each(right.add(k), stride);
-            for r in 0..R {
-                let row = V::load(left.add(r * stride + k));
-                for c in 0..C {
-                    sums[r][c] = row.mul_add(columns[c], sums[r][c]);
+}
+
+impl InnerProducts {
+    /// Adds the products of R rows of the left and C of the right matrix.
+    #[inline(always)]
+    unsafe fn add_to<V: Vector, const R: usize, const C: usize>(
+        &self,
+        to_stride: usize,
+        to: *mut f32,
+    ) {
+        let Self { len, stride, left, right } = *self;
+        let whole = len / LANES * LANES;
+        unsafe {
+            // Where a vector is two registers, all sums of one and then those of the other: so one register is enough for
+            // the row.
+            let mut parts = [[[V::zero_part(); 2]; C]; R];
+            for k in (0..whole).step_by(LANES) {
+                for part in 0..V::PARTS {
+                    let begin = k + part * (LANES / V::PARTS);
+                    let mut columns = [V::zero_part(); C];
+                    for c in 0..C {
+                        columns[c] = V::load_part(right.add(c * stride + begin));
+                    }
+                    for r in 0..R {
+                        let row = V::load_part(left.add(r * stride + begin));
+                        for c in 0..C {
+                            parts[r][c][part] = V::mul_add_part(row, columns[c], parts[r][c][part]);
+                        }
+                    }
                 }
             }
-        }
-        for r in 0..R {
             for c in 0..C {
-                let mut sum = sums[r][c].sum();
-                for k in whole..len {
-                    sum += *left.add(r * stride + k) * *right.add(c * stride + k);
+                for first in (0..R).step_by(4) {
+                    let rows = if R - first < 4 { R - first } else { 4 };
+                    let mut lanes = [V::splat(0.0); 4];
+                    for r in 0..rows {
+                        lanes[r] = V::join(parts[first + r][c]);
+                        if whole < len {
+                            let row = left.add((first + r) * stride + whole);
+                            let row = V::load_first(row, len - whole);
+                            let column = right.add(c * stride + whole);
+                            let column = V::load_first(column, len - whole);
+                            lanes[r] = row.mul_add(column, lanes[r]);
+                        }
+                    }
+                    let sums = V::sums(lanes);
+                    for r in 0..rows {
+                        *to.add(c * to_stride + first + r) += sums[r];
+                    }
                 }
-                *to.add(c * to_stride + r) += sum;
             }
         }
     }
 }
 
-/// # Safety
-/// The instructions of `V` are available, and the matrices have the lengths of the shape.
-#[inline(always)]
-unsafe fn input_gradient<V: Vector>(
-    shape: &Dense,
+/// [`Dense::input_gradient`].
+struct InputGradient {
+    shape: Dense,
     gradients: *const f32,
     weights: *const f32,
     to: *mut f32,
-) {
-    let Dense { count, inputs, outputs, .. } = *shape;
-    for column in (0..inputs).step_by(COLUMN_BLOCK) {
-        let columns = COLUMN_BLOCK.min(inputs - column);
-        for begin in (0..outputs).step_by(ROW_BLOCK) {
-            let sum = RowSum {
-                len: ROW_BLOCK.min(outputs - begin),
-                factor_strides: (outputs, 1),
-                stride: inputs,
-                // The first block begins with nothing, the others add to it.
-                keep: if begin == 0 { 0.0 } else { 1.0 },
-                scale: 1.0,
-            };
-            unsafe {
-                let rows = weights.add(begin * inputs + column);
-                let (factors, to) = (gradients.add(begin), to.add(column));
-                sum_of_rows::<V>(&sum, count, columns, false, factors, rows, to);
+}
+
+impl Kernel for InputGradient {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Dense { count, inputs, outputs, .. } = self.shape;
+        for column in (0..inputs).step_by(COLUMN_BLOCK) {
+            let columns = COLUMN_BLOCK.min(inputs - column);
+            for begin in (0..outputs).step_by(ROW_BLOCK) {
+                unsafe {
+                    let sum = RowSum {
+                        len: ROW_BLOCK.min(outputs - begin),
+                        factors: self.gradients.add(begin),
+                        factor_strides: (outputs, 1),
+                        rows: self.weights.add(begin * inputs + column),
+                        to: self.to.add(column),
+                        stride: inputs,
+                        // The first block begins with nothing, the others add to it.
+                        keep: if begin == 0 { 0.0 } else { 1.0 },
+                        scale: 1.0,
+                    };
+                    for (first, vectors) in blocks(columns.div_ceil(LANES), V::TILE.1) {
+                        for (target, rows) in blocks(count, TARGETS) {
+                            sum.tile_at::<V>((target, rows), (first * LANES, columns), vectors);
+                        }
+                    }
+                }
             }
         }
     }
 }
 
-/// # Safety
-/// The instructions of `V` are available, and the matrices have the lengths of the shape.
-#[inline(always)]
-unsafe fn weight_gradient<V: Vector>(
-    shape: &Dense,
+/// [`Dense::weight_gradient`].
+struct WeightGradient {
+    shape: Dense,
     gradients: *const f32,
     batch: *const f32,
-    (keep, scale): (f32, f32),
-    target: *mut f32,
-) {
-    let Dense { count, inputs, outputs, .. } = *shape;
-    let sum = RowSum { len: count, factor_strides: (1, outputs), stride: inputs, keep, scale };
-    for column in (0..inputs).step_by(COLUMN_BLOCK) {
-        let columns = COLUMN_BLOCK.min(inputs - column);
-        unsafe {
-            let (rows, to) = (batch.add(column), target.add(column));
-            sum_of_rows::<V>(&sum, outputs, columns, true, gradients, rows, to);
+    factors: (f32, f32),
+    to: *mut f32,
+}
+
+impl Kernel for WeightGradient {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Dense { count, inputs, outputs, .. } = self.shape;
+        for column in (0..inputs).step_by(COLUMN_BLOCK) {
+            let columns = COLUMN_BLOCK.min(inputs - column);
+            unsafe {
+                let sum = RowSum {
+                    len: count,
+                    factors: self.gradients,
+                    factor_strides: (1, outputs),
+                    rows: self.batch.add(column),
+                    to: self.to.add(column),
+                    stride: inputs,
+                    keep: self.factors.0,
+                    scale: self.factors.1,
+                };
+                for (target, rows) in blocks(outputs, TARGETS) {
+                    for (first, vectors) in blocks(columns.div_ceil(LANES), V::TILE.1) {
+                        // The targets that come next are far away.
+                        for row in target + rows..target + 2 * rows {
+                            for vector in first..first + vectors {
+                                prefetch(sum.to.wrapping_add(row * inputs + vector * LANES));
+                            }
+                        }
+                        sum.tile_at::<V>((target, rows), (first * LANES, columns), vectors);
+                    }
+                }
+            }
         }
     }
 }
 
-/// `target[i] = keep * target[i] + scale * sum over k of factor(i, k) * row[k]`, for several i.
+/// `to[i] = keep * to[i] + scale * sum over k of factor(i, k) * row[k]`, for several i.
 #[derive(Debug, Clone, Copy)]
 struct RowSum {
     /// How many rows are summed up.
     len: usize,
+    factors: *const f32,
     /// From the factors of one target to those of the next, and from one row to the next.
     factor_strides: (usize, usize),
+    rows: *const f32,
+    to: *mut f32,
     /// From one row to the next, and from one target to the next.
     stride: usize,
     keep: f32,
     scale: f32,
 }
 
-/// All targets and all columns; the target matrix is written row by row, or column by column.
-#[inline(always)]
-unsafe fn sum_of_rows<V: Vector>(
-    sum: &RowSum,
-    targets: usize,
-    columns: usize,
-    by_row: bool,
-    factors: *const f32,
-    rows: *const f32,
-    to: *mut f32,
-) {
-    let pair = 2 * V::LANES;
-    let whole = columns / V::LANES * V::LANES;
-    if by_row {
-        for target in (0..targets).step_by(6) {
-            for column in (0..whole).step_by(pair) {
-                // The targets that come next are far away.
-                for row in target + 6..target + 12 {
-                    prefetch(to.wrapping_add(row * sum.stride + column));
-                }
-                unsafe {
-                    sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to);
-                }
-            }
-        }
-    } else {
-        for column in (0..whole).step_by(pair) {
-            for target in (0..targets).step_by(6) {
-                unsafe {
-                    sum_tile_at::<V>(sum, (target, targets), (column, whole), factors, rows, to);
-                }
-            }
-        }
-    }
-    // Columns that do not fill a register.
-    for target in 0..targets {
-        for column in whole..columns {
-            unsafe {
-                let mut total = 0.0;
-                for k in 0..sum.len {
-                    let factor =
-                        factors.add(target * sum.factor_strides.0 + k * sum.factor_strides.1);
-                    total += *factor * *rows.add(k * sum.stride + column);
-                }
-                let to = to.add(target * sum.stride + column);
-                let kept = if sum.keep == 0.0 { 0.0 } else { sum.keep * *to };
-                *to = kept + sum.scale * total;
-            }
-        }
-    }
-}
-
-/// The tile at a target and a column, as large as there are more of them.
-#[inline(always)]
-unsafe fn sum_tile_at<V: Vector>(
-    sum: &RowSum,
-    (target, targets): (usize, usize),
-    (column, columns): (usize, usize),
-    factors: *const f32,
-    rows: *const f32,
-    to: *mut f32,
-) {
-    unsafe {
-        let factors = factors.add(target * sum.factor_strides.0);
-        let rows = rows.add(column);
-        let to = to.add(target * sum.stride + column);
-        let single = column + 2 * V::LANES > columns;
-        tile!(6.min(targets - target), [6 1 2 3 4 5], |R| {
-            if single {
-                sum_tile::<V, R, 1>(sum, factors, rows, to);
+impl RowSum {
+    /// The tile of so many targets and vectors; where the columns end inside of the last vector, that one is a tile of
+    /// its own.
+    #[inline(always)]
+    unsafe fn tile_at<V: Vector>(
+        &self,
+        (target, count): (usize, usize),
+        (column, columns): (usize, usize),
+        vectors: usize,
+    ) {
+        with_rows!(count, TARGETS, [1 2 3 4 5 6], |R| unsafe {
+            if const { V::TILE.1 == 2 } && vectors == 2 && column + 2 * LANES <= columns {
+                self.tile::<V, R, 2>(target, column);
             } else {
-                sum_tile::<V, R, 2>(sum, factors, rows, to);
+                for column in (column..column + vectors * LANES).step_by(LANES) {
+                    let lanes = columns - column;
+                    if lanes >= LANES {
+                        self.tile::<V, R, 1>(target, column);
+                    } else {
+                        self.narrow_tile::<V, R>(target, column, lanes);
+                    }
+                }
             }
         });
     }
-}
 
-#[inline(always)]
-unsafe fn sum_tile<V: Vector, const R: usize, const C: usize>(
-    sum: &RowSum,
-    factors: *const f32,
-    rows: *const f32,
-    to: *mut f32,
-) {
-    unsafe {
-        let mut sums = [[V::splat(0.0); C]; R];
-        for k in 0..sum.len {
-            let row = rows.add(k * sum.stride);
-            let row: [V; C] = load_each(row, V::LANES);
-            let factor = factors.add(k * sum.factor_strides.1);
+    #[inline(always)]
+    unsafe fn factors_of(&self, target: usize) -> Strided {
+        let (rows, numbers) = self.factor_strides;
+        // SAFETY: as the caller promises, the target is there.
+        Strided { from: unsafe { self.factors.add(target * rows) }, rows, numbers }
+    }
+
+    #[inline(always)]
+    unsafe fn tile<V: Vector, const R: usize, const C: usize>(&self, target: usize, column: usize) {
+        unsafe {
+            let mut sums = [[V::splat(0.0); C]; R];
+            let factors = self.factors_of(target);
+            let right = (self.rows.add(column), self.stride, LANES);
+            multiply_add(&mut sums, self.len, &factors, right);
             for r in 0..R {
-                let factor = V::splat(*factor.add(r * sum.factor_strides.0));
                 for c in 0..C {
-                    sums[r][c] = factor.mul_add(row[c], sums[r][c]);
-                }
-            }
-        }
-        let (keep, scale) = (V::splat(sum.keep), V::splat(sum.scale));
-        for r in 0..R {
-            for c in 0..C {
-                let to = to.add(r * sum.stride + c * V::LANES);
-                let total = scale.mul(sums[r][c]);
-                if sum.keep == 0.0 {
-                    total.store(to);
-                } else {
-                    keep.mul_add(V::load(to), total).store(to);
+                    let to = self.to.add((target + r) * self.stride + column + c * LANES);
+                    let kept = if self.keep == 0.0 { V::splat(0.0) } else { V::load(to) };
+                    self.blend(sums[r][c], kept).store(to);
                 }
             }
         }
     }
-}
 
-/// # Safety
-/// As for [`forward`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn forward_avx2(shape: &Dense, batch: *const f32, weights: *const f32, scores: *mut f32) {
-    unsafe { forward::<__m256>(shape, batch, weights, scores) }
-}
+    /// Of columns that do not fill a vector.
+    #[inline(always)]
+    unsafe fn narrow_tile<V: Vector, const R: usize>(
+        &self,
+        target: usize,
+        column: usize,
+        lanes: usize,
+    ) {
+        unsafe {
+            let mut sums = [V::splat(0.0); R];
+            let factors = self.factors_of(target);
+            for k in 0..self.len {
+                let row = V::load_first(self.rows.add(column + k * self.stride), lanes);
+                for r in 0..R {
+                    let factor = V::splat(factors.number(r, k));
+                    sums[r] = factor.mul_add(row, sums[r]);
+                }
+            }
+            for r in 0..R {
+                let to = self.to.add((target + r) * self.stride + column);
+                let kept = if self.keep == 0.0 { V::splat(0.0) } else { V::load_first(to, lanes) };
+                self.blend(sums[r], kept).store_first(to, lanes);
+            }
+        }
+    }
 
-/// # Safety
-/// As for [`input_gradient`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn input_gradient_avx2(
-    shape: &Dense,
-    gradients: *const f32,
-    weights: *const f32,
-    to: *mut f32,
-) {
-    unsafe { input_gradient::<__m256>(shape, gradients, weights, to) }
-}
-
-/// # Safety
-/// As for [`weight_gradient`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn weight_gradient_avx2(
-    shape: &Dense,
-    gradients: *const f32,
-    batch: *const f32,
-    factors: (f32, f32),
-    target: *mut f32,
-) {
-    unsafe { weight_gradient::<__m256>(shape, gradients, batch, factors, target) }
-}
-
-/// # Safety
-/// As for [`forward`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn forward_avx512(shape: &Dense, batch: *const f32, weights: *const f32, scores: *mut f32) {
-    unsafe { forward::<__m512>(shape, batch, weights, scores) }
-}
-
-/// # Safety
-/// As for [`input_gradient`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn input_gradient_avx512(
-    shape: &Dense,
-    gradients: *const f32,
-    weights: *const f32,
-    to: *mut f32,
-) {
-    unsafe { input_gradient::<__m512>(shape, gradients, weights, to) }
-}
-
-/// # Safety
-/// As for [`weight_gradient`].
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn weight_gradient_avx512(
-    shape: &Dense,
-    gradients: *const f32,
-    batch: *const f32,
-    factors: (f32, f32),
-    target: *mut f32,
-) {
-    unsafe { weight_gradient::<__m512>(shape, gradients, batch, factors, target) }
+    #[inline(always)]
+    unsafe fn blend<V: Vector>(&self, sum: V, kept: V) -> V {
+        unsafe {
+            let total = V::splat(self.scale).mul(sum);
+            if self.keep == 0.0 { total } else { V::splat(self.keep).mul_add(kept, total) }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{assert_same_bits, numbers};
 
-    fn numbers(len: usize, step: f32) -> Vec<f32> {
-        (0..len).map(|index| (index as f32 * step).sin()).collect()
+    /// A score as the module says.
+    fn score(before: f32, row: &[f32], column: &[f32]) -> f32 {
+        row.chunks(INNER_BLOCK).zip(column.chunks(INNER_BLOCK)).fold(
+            before,
+            |score, (row, column)| {
+                let mut lanes = [0.0f32; LANES];
+                for (k, (a, b)) in row.iter().zip(column).enumerate() {
+                    lanes[k % LANES] = a.mul_add(*b, lanes[k % LANES]);
+                }
+                for half in [8, 4, 2, 1] {
+                    for lane in 0..half {
+                        lanes[lane] += lanes[lane + half];
+                    }
+                }
+                score + lanes[0]
+            },
+        )
     }
 
-    /// Every backend against the portable one, with all remainders of tiles, registers and blocks. Sums of up to 2,100
-    /// products of numbers below 1 differ by their order: 1e-4.
+    /// The three products as they are defined, with all remainders of tiles, vectors and blocks.
     #[test]
-    fn paths_agree() {
-        let shapes = [(1, 1, 1), (2, 7, 3), (3, 8, 4), (5, 17, 10), (7, 24, 13), (50, 200, 10)];
-        for (count, inputs, outputs) in shapes.into_iter().chain([(13, 2_100, 9), (6, 131, 150)]) {
+    fn every_backend_gives_the_bits_of_the_definition() {
+        let shapes =
+            [(1, 1, 1), (2, 17, 3), (5, 40, 15), (50, 128, 10), (7, 130, 70), (3, 2100, 9)];
+        for (count, inputs, outputs) in shapes {
             let batch = numbers(count * inputs, 0.37);
             let weights = numbers(inputs * outputs, 0.71);
             let gradients = numbers(count * outputs, 1.3);
-            let results = Backend::available().into_iter().map(|backend| {
+            let row = |sample: usize| &batch[sample * inputs..][..inputs];
+            let scores: Vec<f32> = (0..count * outputs)
+                .map(|at| {
+                    score(0.5, row(at / outputs), &weights[at % outputs * inputs..][..inputs])
+                })
+                .collect();
+            let input_gradients: Vec<f32> = (0..count * inputs)
+                .map(|at| {
+                    let gradients = gradients[at / inputs * outputs..][..outputs].chunks(ROW_BLOCK);
+                    gradients.enumerate().fold(0.0, |sum, (block, gradients)| {
+                        let first = block * ROW_BLOCK;
+                        let chain =
+                            (first..).zip(gradients).fold(0.0f32, |sum, (output, factor)| {
+                                factor.mul_add(weights[output * inputs + at % inputs], sum)
+                            });
+                        sum + chain
+                    })
+                })
+                .collect();
+            let weight_gradients: Vec<f32> = (0..inputs * outputs)
+                .map(|at| {
+                    let sum = (0..count).fold(0.0f32, |sum, k| {
+                        gradients[k * outputs + at / inputs].mul_add(row(k)[at % inputs], sum)
+                    });
+                    0.5f32.mul_add(sum, -2.0 * sum)
+                })
+                .collect();
+            for backend in Backend::available() {
                 let dense = Dense { backend, count, inputs, outputs };
-                let mut scores = vec![0.5; count * outputs];
-                dense.forward(&batch, &weights, &mut scores);
-                let mut input_gradient = vec![f32::NAN; count * inputs];
-                dense.input_gradient(&gradients, &weights, &mut input_gradient);
-                let mut target = vec![f32::NAN; inputs * outputs];
-                dense.weight_gradient(&gradients, &batch, (0.0, 1.0), &mut target);
-                dense.weight_gradient(&gradients, &batch, (0.5, -2.0), &mut target);
-                [scores, input_gradient, target]
-            });
-            let results: Vec<_> = results.collect();
-            let portable = &results[results.len() - 1];
-            for result in &results {
-                for (values, expected) in result.iter().zip(portable) {
-                    for (value, expected) in values.iter().zip(expected) {
-                        assert!((value - expected).abs() < 1e-4, "{count} x {inputs} x {outputs}");
-                    }
-                }
+                let mut out = vec![0.5; count * outputs];
+                dense.forward(&batch, &weights, &mut out);
+                assert_same_bits(&out, &scores, &format!("{dense:?}: scores"));
+                let mut out = vec![f32::NAN; count * inputs];
+                dense.input_gradient(&gradients, &weights, &mut out);
+                assert_same_bits(&out, &input_gradients, &format!("{dense:?}: inputs"));
+                let mut out = vec![f32::NAN; inputs * outputs];
+                dense.weight_gradient(&gradients, &batch, (0.0, 1.0), &mut out);
+                dense.weight_gradient(&gradients, &batch, (0.5, -2.0), &mut out);
+                assert_same_bits(&out, &weight_gradients, &format!("{dense:?}: weights"));
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Maxima over windows, with the ReLU in the same pass.
 
-use crate::{Backend, Instructions};
+use crate::Backend;
+use crate::backend::Kernel;
+use crate::vector::Vector;
 
 /// The mark of an output without a winner: all values were below the zero of the ReLU.
 pub const NO_WINNER: u32 = u32::MAX;
@@ -67,14 +69,8 @@ impl Windows {
     /// # Panics
     /// If a slice is too short.
     pub fn forward(&self, backend: Backend, relu: bool, plane: Plane<'_>, pooled: Pooled<'_>) {
-        match backend.0 {
-            // SAFETY: the backend says that the processor has the instructions.
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Avx2 | Instructions::Avx512 => unsafe {
-                forward_avx2(self, relu, plane, pooled);
-            },
-            Instructions::Portable => forward(self, relu, plane, pooled),
-        }
+        // SAFETY: the kernel has no pointers.
+        unsafe { backend.run(Forward { windows: self, relu, plane, pooled }) }
     }
 }
 
@@ -100,14 +96,19 @@ pub struct Pooled<'a> {
     pub winners: &'a mut [u32],
 }
 
-/// The same plain code, with wider registers to make vectors for.
-///
-/// # Safety
-/// The processor has AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn forward_avx2(windows: &Windows, relu: bool, plane: Plane<'_>, pooled: Pooled<'_>) {
-    forward(windows, relu, plane, pooled);
+/// Plain code, of which the compiler makes vectors: nothing is rounded here.
+struct Forward<'a> {
+    windows: &'a Windows,
+    relu: bool,
+    plane: Plane<'a>,
+    pooled: Pooled<'a>,
+}
+
+impl Kernel for Forward<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        forward(self.windows, self.relu, self.plane, self.pooled);
+    }
 }
 
 #[inline(always)]

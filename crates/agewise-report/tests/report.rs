@@ -1,4 +1,5 @@
 //! Sections of a report appear where there is something to show, whatever the experiment is.
+#![allow(clippy::disallowed_methods, reason = "tests have tolerances")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
 
 use agewise_core::{Result, Seed};

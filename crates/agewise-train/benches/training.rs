@@ -6,6 +6,8 @@
 //! of a copy. The images are MNIST where AGEWISE_DATA names a folder that has it, and the embedded digits otherwise;
 //! `cnn-cifar` gets the same pixels in three channels unless CIFAR-10 is found.
 
+#![allow(clippy::disallowed_methods, reason = "no result comes of it")]
+
 use agewise_core::Seed;
 use agewise_train::aggregation::{Aggregation, Contribution, MemoryUpdates};
 use agewise_train::data::{self, Dataset, ImageShape, Images, PixelNormalization, PixelScale};

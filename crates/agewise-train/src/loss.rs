@@ -15,17 +15,13 @@ pub(crate) fn softmax_gradient(scores: &mut [f32], labels: &[u8]) -> BatchLoss {
     let share = 1.0 / labels.len() as f32;
     let mut batch = BatchLoss { mean: 0.0, mean_square: 0.0 };
     for (row, &label) in scores.chunks_exact_mut(classes).zip(labels) {
-        let loss = loss_of(row, label);
+        let score = row[usize::from(label)];
+        let (largest, total) = exponentials(row);
+        let loss = libm::logf(total) + largest - score;
         batch.mean += loss * share;
         batch.mean_square += loss * loss * share;
-        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let mut total = 0.0;
-        for score in row.iter_mut() {
-            *score = (*score - largest).exp();
-            total += *score;
-        }
-        for score in row.iter_mut() {
-            *score *= share / total;
+        for power in row.iter_mut() {
+            *power *= share / total;
         }
         row[usize::from(label)] -= share;
     }
@@ -48,11 +44,22 @@ pub(crate) fn record_scores(scores: &[f32], labels: &[u8], evaluation: &mut Eval
     }
 }
 
-/// log(sum of exp(scores)) - score of the label, without overflow.
+/// Replaces scores by exp(score - largest), and returns the largest and the sum: so nothing overflows.
+fn exponentials(scores: &mut [f32]) -> (f32, f32) {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut total = 0.0;
+    for score in scores {
+        *score = libm::expf(*score - largest);
+        total += *score;
+    }
+    (largest, total)
+}
+
+/// log(sum of exp(scores)) - score of the label: the same operations without the exponentials themselves.
 fn loss_of(scores: &[f32], label: u8) -> f32 {
     let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let total: f32 = scores.iter().map(|score| (score - largest).exp()).sum();
-    total.ln() + largest - scores[usize::from(label)]
+    let total = scores.iter().fold(0.0, |total, score| total + libm::expf(score - largest));
+    libm::logf(total) + largest - scores[usize::from(label)]
 }
 
 #[cfg(test)]

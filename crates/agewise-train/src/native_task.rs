@@ -12,6 +12,7 @@ use crate::model::{Model, ModelSpec, Tensor};
 use crate::task::{Amount, PartitionKey, Task, TaskDescription, TrainJob};
 use crate::threads::WorkerPool;
 use agewise_core::{Error, Result, Seed, SizeDistribution};
+use agewise_kernels::Backend;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -71,6 +72,12 @@ impl NativeTask {
         let classes = dataset.train.classes() as usize;
         let spec = ModelSpec::named(model, dataset.train.shape(), classes)?;
         Self::new(dataset, spec, training)
+    }
+
+    /// The same task, computed by this backend. All of them give the same bits.
+    pub fn with_backend(self, backend: Backend) -> Result<Self> {
+        let model = Model::with_backend(self.trainer.model().spec().clone(), backend)?;
+        Ok(Self { trainer: Trainer::new(model), workers: Arc::default(), ..self })
     }
 
     /// The same task with other pixels: of a scale, or as a coordinator has found them.

@@ -4,6 +4,7 @@
 //! P(X > k) is the product of 1 - p_j for j < k, and geometric from `max_age` on.
 
 use super::AgeLaw;
+use crate::math::square;
 use crate::theory::phases::LawParts;
 use serde::Serialize;
 
@@ -34,10 +35,10 @@ impl AgeLaw {
         let mut waiting = 1.0;
         for age in u64::from(self.zeros)..last {
             let p = self.probability(age);
-            variance += waiting * p * ((age + 1) as f64 - mean).powi(2);
+            variance += waiting * p * square((age + 1) as f64 - mean);
             waiting *= 1.0 - p;
         }
-        variance += waiting * ((1.0 - p) / (p * p) + (last as f64 + 1.0 / p - mean).powi(2));
+        variance += waiting * ((1.0 - p) / (p * p) + square(last as f64 + 1.0 / p - mean));
         IntervalMoments { mean, variance }
     }
 

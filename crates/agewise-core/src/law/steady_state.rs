@@ -80,7 +80,7 @@ impl StationaryAge {
         }
         // From here on each further round is waited with probability 1 - p: a geometric age.
         let within = ((x - self.reached) * self.final_probability / self.leaving).min(1.0 - 1e-16);
-        age.saturating_add(((-within).ln_1p() / (-self.final_probability).ln_1p()) as u64)
+        age.saturating_add((libm::log1p(-within) / libm::log1p(-self.final_probability)) as u64)
     }
 }
 

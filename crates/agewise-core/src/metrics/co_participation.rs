@@ -1,5 +1,6 @@
 //! Counts how often two clients are in the same cohort: under periodic policies the same pairs recur.
 
+use crate::math::square;
 use serde::{Deserialize, Serialize};
 
 /// Counts the rounds that pairs of clients share, among at most [`CoParticipation::MOST`] clients.
@@ -86,8 +87,7 @@ impl CoParticipation {
     pub fn relative_spread(&self) -> f64 {
         let pairs = self.shared.len() as f64;
         let mean = self.shared.iter().map(|&count| f64::from(count)).sum::<f64>() / pairs;
-        let square =
-            self.shared.iter().map(|&count| (f64::from(count) - mean).powi(2)).sum::<f64>();
+        let square = self.shared.iter().map(|&count| square(f64::from(count) - mean)).sum::<f64>();
         (square / pairs).sqrt() / mean
     }
 }

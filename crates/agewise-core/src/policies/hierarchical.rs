@@ -30,7 +30,7 @@ mod tests {
     }
 
     fn square(a: &[f64], b: &[f64]) -> f64 {
-        a.iter().zip(b).map(|(x, y)| (x - y).powi(2)).sum()
+        a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
     }
 
     fn by_linkage(points: &Points) -> BTreeSet<Vec<usize>> {

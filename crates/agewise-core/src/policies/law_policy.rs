@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::law::{AgeLaw, LawFamily, Laws};
+use crate::math::square;
 use crate::policy::{LocalRule, Plan, Policy, ask_everyone};
 use crate::random::{Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
@@ -109,7 +110,7 @@ impl Policy for LawPolicy {
         let mean = f64::from(setting.clients()) / cohort_mean;
         let variance = sum(&|law| {
             let own = law.interval();
-            law.rate() * (own.variance + (own.mean - mean).powi(2))
+            law.rate() * (own.variance + square(own.mean - mean))
         }) / cohort_mean;
         let longest = classes.iter().map(|(law, _)| law.longest_interval());
         let common = self.laws.common();
@@ -171,8 +172,8 @@ fn forced_probability(laws: &Laws, setting: &Setting) -> f64 {
 
 fn empty_probability(laws: &Laws, setting: &Setting) -> f64 {
     let classes = laws.classes(setting.clients());
-    let log = classes.iter().map(|(law, count)| f64::from(*count) * (-law.rate()).ln_1p());
-    log.sum::<f64>().exp()
+    let log = classes.iter().map(|(law, count)| f64::from(*count) * libm::log1p(-law.rate()));
+    libm::exp(log.sum())
 }
 
 /// The clients gathered by rate and, if asked for, by their share of the data.

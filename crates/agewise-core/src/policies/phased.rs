@@ -16,6 +16,7 @@
 
 use crate::error::Result;
 use crate::law::AgeLaw;
+use crate::math::square;
 use crate::policy::{LocalRule, Policy, PolicyEntry};
 use crate::random::{Chance, Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
@@ -227,7 +228,7 @@ impl Phased {
         let (i, c) = (mean.floor(), mean.fract());
         let age = (i * (i - 1.0) / 2.0 + c * i) / mean;
         let age_square = ((i - 1.0) * i * (2.0 * i - 1.0) / 6.0 + c * i * i) / mean;
-        let swapped = 2.0 * (age_square - age * age) + (2.0 * age + 1.0 - mean).powi(2);
+        let swapped = 2.0 * (age_square - age * age) + square(2.0 * age + 1.0 - mean);
         let share = self.share * mean / self.cycle as f64;
         PolicyTheory {
             var_interval: theory.var_interval + share * (swapped - theory.var_interval),
@@ -282,7 +283,7 @@ impl Policy for Phased {
         let cohorts = self.cohorts(setting, weighting);
         let rounds = cohorts.sizes.len() as f64;
         let mean = cohorts.sizes.iter().sum::<u64>() as f64 / rounds;
-        let deviations = cohorts.sizes.iter().map(|&size| (size as f64 - mean).powi(2));
+        let deviations = cohorts.sizes.iter().map(|&size| square(size as f64 - mean));
         let sigma = match weighting {
             Weighting::Unbiased => {
                 Some(Sigma::exact(unbiased_sigma(setting, |client| setting.rate(client))))
@@ -320,7 +321,7 @@ fn with_rates(theory: PolicyTheory, setting: &Setting) -> PolicyTheory {
     let mean = rates.len() as f64 / sum;
     let spread = |&rate: &f64| {
         let part = (1.0 / rate).fract();
-        rate * (part * (1.0 - part) + (1.0 / rate - mean).powi(2))
+        rate * (part * (1.0 - part) + square(1.0 / rate - mean))
     };
     let longest = rates.iter().map(|rate| (1.0 / rate).ceil() as u64).max();
     PolicyTheory {

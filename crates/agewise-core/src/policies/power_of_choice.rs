@@ -41,7 +41,7 @@ impl PowerOfChoice {
     fn candidates(&self, round: &Round<'_>) -> Vec<u32> {
         let sizes = round.sizes();
         let weighted: Vec<(u32, f64)> =
-            round.available().map(|client| (client, sizes.of(client).ln())).collect();
+            round.available().map(|client| (client, libm::log(sizes.of(client)))).collect();
         let (m, n) = (round.setting().cohort(), round.setting().clients());
         let count = self.given.unwrap_or(m.saturating_mul(2).min(n)) as usize;
         successive(&weighted, count, &round.draws(BY_WEIGHT))

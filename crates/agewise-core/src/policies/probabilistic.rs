@@ -3,6 +3,7 @@
 
 use crate::error::Result;
 use crate::law::{AgeLaw, IntervalMoments};
+use crate::math::square;
 use crate::policy::{Policy, PolicyEntry};
 use crate::random::{Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
@@ -249,7 +250,7 @@ fn mixed_interval(classes: &[(f64, u32)]) -> IntervalMoments {
     let total = weighted(&|_| 1.0);
     let mean = weighted(&|rate| 1.0 / rate) / total;
     let variance =
-        weighted(&|rate| (1.0 - rate) / (rate * rate) + (1.0 / rate - mean).powi(2)) / total;
+        weighted(&|rate| (1.0 - rate) / (rate * rate) + square(1.0 / rate - mean)) / total;
     IntervalMoments { mean, variance }
 }
 
@@ -259,7 +260,7 @@ fn mixed_distribution(classes: &[(f64, u32)]) -> Vec<(u64, f64)> {
     let total: f64 = classes.iter().map(|&(rate, count)| rate * f64::from(count)).sum();
     let probability = |x: u64| -> f64 {
         let of = |&(rate, count): &(f64, u32)| {
-            f64::from(count) * rate * rate * (x as f64 - 1.0).mul_add((-rate).ln_1p(), 0.0).exp()
+            f64::from(count) * rate * rate * libm::exp((x as f64 - 1.0) * libm::log1p(-rate))
         };
         classes.iter().filter(|(rate, _)| *rate < 1.0 || x == 1).map(of).sum::<f64>() / total
     };

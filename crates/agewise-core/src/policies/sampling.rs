@@ -57,7 +57,7 @@ pub(super) fn successive(weighted: &[(u32, f64)], count: usize, draws: &Draws) -
 fn gumbel(draw: Draw) -> f64 {
     // 52 bits and a half: never 0, and never rounded up to 1.
     let unit = ((draw.bits() >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
-    -(-unit.ln()).ln()
+    -libm::log(-libm::log(unit))
 }
 
 /// Draws `count` of the clients without replacement, all alike.

@@ -1,6 +1,7 @@
 //! Sketches side by side in one list of numbers, their products and distances.
 
 use super::simd::{self, dot, squared_distance};
+use crate::math::square;
 use crate::reports::Reports;
 
 /// Vectors of one width.
@@ -78,7 +79,7 @@ impl Vectors {
 pub(super) fn inverse_length(vector: &[f32]) -> f64 {
     let quick = dot(vector, vector);
     // As doubles the squares of all numbers that a float can be are finite and not 0.
-    let exact = || vector.iter().map(|&number| f64::from(number).powi(2)).sum();
+    let exact = || vector.iter().map(|&number| square(f64::from(number))).sum();
     let square: f64 = if (1e-20..1e30).contains(&quick) { quick } else { exact() };
     if square > 0.0 { 1.0 / square.sqrt() } else { 0.0 }
 }

@@ -53,7 +53,7 @@ impl Binomial {
 
     /// The probability of no success at all.
     pub fn zero(&self) -> f64 {
-        (f64::from(self.trials) * (-self.success).ln_1p()).exp()
+        libm::exp(f64::from(self.trials) * libm::log1p(-self.success))
     }
 
     /// The mean.

@@ -14,6 +14,7 @@
 //! so, but it divides by K - 1: K must be at least 2.
 
 use crate::error::{Error, Result};
+use crate::math::square;
 use serde::{Deserialize, Serialize};
 
 /// What Theorem 1 asks of the local objectives, whatever the policy.
@@ -140,10 +141,10 @@ impl ConvergenceBound {
         let falling = objectives.smoothness / (2.0 * (rounds as f64 + offset));
         let curvature = (k - 1.0) * objectives.convexity * objectives.convexity;
         let weights =
-            16.0 * objectives.gradient_bound.powi(2) * k * m * m * (k + 1.0) * (c.sigma + 1.0);
-        let gradients = m * k * objectives.gradient_sd.powi(2);
+            16.0 * square(objectives.gradient_bound) * k * m * m * (k + 1.0) * (c.sigma + 1.0);
+        let gradients = m * k * square(objectives.gradient_sd);
         BoundParts {
-            initial: falling * offset * objectives.initial_distance.powi(2),
+            initial: falling * offset * square(objectives.initial_distance),
             variance: falling * (weights + gradients) / (c.skew_min * curvature),
             gap: falling * 6.0 * objectives.smoothness * objectives.objective_gap / curvature,
             bias: k

@@ -1,5 +1,6 @@
 //! Exact figures of deterministic policies: their schedule is periodic, so one period is simulated and averaged.
 
+use crate::math;
 use crate::setting::{EmptyCohort, Setting};
 use crate::weighting::{CohortMember, Weighting};
 
@@ -46,6 +47,6 @@ pub(crate) fn replay(
     }
     let rounds = rounds as f64;
     let everyones = forced / f64::from(clients);
-    let mean_square = mean.iter().map(|sum| ((sum + everyones) / rounds).powi(2)).sum::<f64>();
+    let mean_square = mean.iter().map(|sum| math::square((sum + everyones) / rounds)).sum::<f64>();
     PeriodFigures { cohort_sizes, sigma: (square + forced) / rounds - mean_square }
 }

@@ -5,6 +5,7 @@
 
 use super::Sigma;
 use super::subset_weights::{SizeClass, independent_second_moments};
+use crate::math;
 use crate::setting::EmptyCohort;
 
 /// Sigma under both readings of Theorem 5.
@@ -26,19 +27,19 @@ pub fn sigma(clients: u32, rate: f64, rule: EmptyCohort) -> IndependentSigma {
     let cohort = super::Binomial::new(clients, rate);
     let empty = cohort.zero();
     let square = cohort.mean_reciprocal();
-    combine(square, f64::from(clients).recip() * (1.0 - empty).powi(2), empty, clients, rule)
+    combine(square, f64::from(clients).recip() * math::square(1.0 - empty), empty, clients, rule)
 }
 
 /// Sigma for any sizes and rates: the weight of a chosen client is its size over the cohort's.
 pub fn weighted_sigma(classes: &[SizeClass], rule: EmptyCohort) -> IndependentSigma {
     let clients: u32 = classes.iter().map(|class| class.count).sum();
     let log_empty: f64 =
-        classes.iter().map(|class| f64::from(class.count) * (-class.rate).ln_1p()).sum();
-    let empty = log_empty.exp();
+        classes.iter().map(|class| f64::from(class.count) * libm::log1p(-class.rate)).sum();
+    let empty = libm::exp(log_empty);
     let moments = independent_second_moments(classes);
     let mean_square = |forced: f64| -> f64 {
         let weights = classes.iter().zip(&moments.mean_weights);
-        weights.map(|(class, w)| f64::from(class.count) * (w + forced).powi(2)).sum()
+        weights.map(|(class, w)| f64::from(class.count) * math::square(w + forced)).sum()
     };
     let given = |value: f64| Sigma { value, exact: moments.exact };
     let filled = 1.0 - empty;

@@ -27,6 +27,7 @@ pub use bound::{BoundConstants, BoundParts, ConvergenceBound, ObjectiveConstants
 pub use phases::PhaseTheory;
 
 use crate::law::{AgeLaw, IntervalMoments};
+use crate::math::square;
 use crate::setting::Setting;
 use crate::weighting::Weighting;
 use serde::Serialize;
@@ -138,7 +139,7 @@ pub(crate) fn uniform_subset_sigma(setting: &Setting, weighting: Weighting) -> S
 /// Sigma of weights q_i / inclusion: the sum of q_i^2 (1/inclusion - 1), for every policy.
 pub(crate) fn unbiased_sigma(setting: &Setting, inclusion: impl Fn(u32) -> f64) -> f64 {
     sum_over_clients(setting, |client| {
-        setting.sizes().share(client).powi(2) * (1.0 / inclusion(client) - 1.0)
+        square(setting.sizes().share(client)) * (1.0 / inclusion(client) - 1.0)
     })
 }
 

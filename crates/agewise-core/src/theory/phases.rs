@@ -8,6 +8,7 @@
 //! Where X is a constant (the optimal law and n/m whole) there is such a root on the circle, and nothing is ever forgotten.
 
 use crate::law::AgeLaw;
+use crate::math::square;
 use serde::Serialize;
 use std::f64::consts::TAU;
 
@@ -49,7 +50,7 @@ fn meet_again(law: &AgeLaw) -> f64 {
     let within: f64 = parts.early.iter().map(|&(_, p)| p * p).sum();
     // A geometric end: its squares are a geometric series, too.
     let p = parts.last_chance;
-    within + (parts.waiting * p).powi(2) / (1.0 - (1.0 - p).powi(2))
+    within + square(parts.waiting * p) / (1.0 - square(1.0 - p))
 }
 
 /// The correlation of cohort sizes `lag` rounds apart: n (r u - r^2) over n r (1 - r).
@@ -194,12 +195,12 @@ impl Complex {
     }
 
     fn exp(self) -> Self {
-        let size = self.re.exp();
-        Self { re: size * self.im.cos(), im: size * self.im.sin() }
+        let size = libm::exp(self.re);
+        Self { re: size * libm::cos(self.im), im: size * libm::sin(self.im) }
     }
 
     fn size(self) -> f64 {
-        self.re.hypot(self.im)
+        libm::hypot(self.re, self.im)
     }
 }
 

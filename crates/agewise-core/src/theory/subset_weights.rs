@@ -73,25 +73,28 @@ pub(crate) fn independent_second_moments(classes: &[SizeClass]) -> SubsetMoments
         let factor = |class: &SizeClass| {
             let exponent = -s * class.size;
             // A client that is surely there contributes its exponent and no rounding.
-            let log =
-                if class.rate == 1.0 { exponent } else { (class.rate * exponent.exp_m1()).ln_1p() };
-            (class.rate * exponent.exp(), log)
+            let log = if class.rate == 1.0 {
+                exponent
+            } else {
+                libm::log1p(class.rate * libm::expm1(exponent))
+            };
+            (class.rate * libm::exp(exponent), log)
         };
         let log: f64 = classes.iter().map(|c| f64::from(c.count) * factor(c).1).sum();
         for (value, class) in out.iter_mut().zip(classes) {
             let (selected, own) = factor(class);
-            *value = if selected == 0.0 { 0.0 } else { selected * (log - own).exp() };
+            *value = if selected == 0.0 { 0.0 } else { selected * libm::exp(log - own) };
         }
     };
     let mut moments = integrate(classes, transform);
     // Cohorts of clients without data: they are weighed equally.
     let without_data = |class: &&SizeClass| class.size == 0.0;
-    let nobody_else: f64 = classes
+    let log_nobody_else: f64 = classes
         .iter()
         .filter(|class| class.size > 0.0)
-        .map(|class| f64::from(class.count) * (-class.rate).ln_1p())
-        .sum::<f64>()
-        .exp();
+        .map(|class| f64::from(class.count) * libm::log1p(-class.rate))
+        .sum();
+    let nobody_else = libm::exp(log_nobody_else);
     if nobody_else > 0.0 && classes.iter().any(|class| class.size == 0.0) {
         let empty: Vec<SizeClass> = classes
             .iter()
@@ -117,13 +120,13 @@ fn integrate(classes: &[SizeClass], mut transform: impl FnMut(f64, &mut [f64])) 
         classes.iter().map(|class| class.size).filter(|&d| d > 0.0).fold(f64::INFINITY, f64::min);
     // Below exp(-34)/total the integrand is s itself and its rest is 1e-15 of the whole; above
     // 745/smallest it is zero in floating point.
-    let first = (-34.0 - total.ln()) / STEP;
-    let last = (745.0f64.ln() - smallest.ln()) / STEP;
+    let first = (-34.0 - libm::log(total)) / STEP;
+    let last = (libm::log(745.0) - libm::log(smallest)) / STEP;
     let mut integral = vec![0.0; classes.len()];
     let mut square = 0.0;
     let mut values = vec![0.0; classes.len()];
     for node in first.floor() as i64..=last.ceil() as i64 {
-        let s = (node as f64 * STEP).exp();
+        let s = libm::exp(node as f64 * STEP);
         transform(s, &mut values);
         for ((class, value), sum) in classes.iter().zip(&values).zip(&mut integral) {
             let term = STEP * s * class.size * value;
@@ -150,7 +153,7 @@ impl<'a> FixedCohort<'a> {
         let tilted = fixed.tilt(0.0);
         let mut given = vec![0.0; classes.len()];
         let probability = fixed.count_probability(&tilted, &mut given);
-        fixed.log_subsets = fixed.log_weight(&tilted) + probability.ln();
+        fixed.log_subsets = fixed.log_weight(&tilted) + libm::log(probability);
         fixed
     }
 
@@ -158,7 +161,7 @@ impl<'a> FixedCohort<'a> {
         let mut moments = integrate(self.classes, |s, out| {
             let tilted = self.tilt(s);
             self.count_probability(&tilted, out);
-            let scale = (self.log_weight(&tilted) - self.log_subsets).exp();
+            let scale = libm::exp(self.log_weight(&tilted) - self.log_subsets);
             for (value, own) in out.iter_mut().zip(&tilted.probabilities) {
                 *value *= own * scale;
             }
@@ -186,7 +189,7 @@ impl<'a> FixedCohort<'a> {
     /// Finds L with sum of `pi_j` = m, by Newton steps kept inside a bracket.
     fn tilt(&self, s: f64) -> Tilted {
         let share = f64::from(self.cohort) / f64::from(self.clients);
-        let logit = (share / (1.0 - share)).ln();
+        let logit = libm::log(share / (1.0 - share));
         let sizes = self.classes.iter().map(|class| class.size);
         let mut low = s * sizes.clone().fold(f64::INFINITY, f64::min) + logit;
         let mut high = s * sizes.fold(0.0, f64::max) + logit;
@@ -239,19 +242,19 @@ impl<'a> FixedCohort<'a> {
         let mut probability = 0.0;
         given.fill(0.0);
         for k in 0..=points / 2 {
-            let (sin, cos) = angle(k).sin_cos();
+            let (sin, cos) = libm::sincos(angle(k));
             // 1 - p + p e^(i angle), written so that nothing cancels at small angles.
-            let half = (angle(k) / 2.0).sin();
+            let half = libm::sin(angle(k) / 2.0);
             let factor = |p: f64| Complex { re: 1.0 - 2.0 * p * half * half, im: p * sin };
             let mut transform = Complex { re: 1.0, im: 0.0 };
             for (class, &p) in self.classes.iter().zip(&tilted.probabilities) {
                 transform = transform * factor(p).power(class.count);
             }
             // Its modulus falls all the way to half a turn: nothing comes after this.
-            if transform.re.hypot(transform.im) < 1e-22 {
+            if libm::hypot(transform.re, transform.im) < 1e-22 {
                 break;
             }
-            let (sin_m, cos_m) = angle(k * u64::from(self.cohort)).sin_cos();
+            let (sin_m, cos_m) = libm::sincos(angle(k * u64::from(self.cohort)));
             let at_m = transform * Complex { re: cos_m, im: -sin_m };
             // Points k and -k are conjugate, so each counts twice except the first.
             let times = if k == 0 { 1.0 } else { 2.0 };
@@ -275,12 +278,12 @@ struct Tilted {
 }
 
 fn sigmoid(y: f64) -> f64 {
-    1.0 / (1.0 + (-y).exp())
+    1.0 / (1.0 + libm::exp(-y))
 }
 
 /// log(1 + exp(y)) without overflow.
 fn softplus(y: f64) -> f64 {
-    y.max(0.0) + (-y.abs()).exp().ln_1p()
+    y.max(0.0) + libm::log1p(libm::exp(-y.abs()))
 }
 
 #[derive(Clone, Copy)]
@@ -329,10 +332,10 @@ pub(crate) fn gather(classes: Vec<SizeClass>) -> (Vec<SizeClass>, bool) {
     let positive = classes.iter().map(|class| class.size).filter(|&size| size > 0.0);
     let smallest = positive.clone().fold(f64::INFINITY, f64::min);
     let largest = positive.fold(0.0, f64::max);
-    let width = (largest / smallest).ln() / GATHERED_CLASSES as f64;
+    let width = libm::log(largest / smallest) / GATHERED_CLASSES as f64;
     let bin = |size: f64| {
         // Clients without data stay apart; the largest size belongs to the last bin, not behind it.
-        let bin = ((size / smallest).ln() / width) as i64;
+        let bin = (libm::log(size / smallest) / width) as i64;
         if size == 0.0 { -1 } else { bin.min(GATHERED_CLASSES as i64 - 1) }
     };
     let gathered = classes.chunk_by(|a, b| a.rate == b.rate && bin(a.size) == bin(b.size));

@@ -5,6 +5,7 @@
 //! E\[Y^2\] = E\[Y\] + 2 r sum over k < T of (T - k) u_k, where r is the rate.
 
 use crate::law::AgeLaw;
+use crate::math::square;
 use std::collections::BTreeMap;
 
 /// sqrt(Var Y)/T for clients that follow an age law.
@@ -46,7 +47,7 @@ pub fn mixed_periodic_window_sd(rates: &[f64], lengths: &[u32]) -> BTreeMap<u32,
             let part = (t * rate).fract();
             // A product such as 20 * 0.15 may fall a rounding error short of a whole number.
             let within = if 1.0 - part < 1e-9 { 0.0 } else { part * (1.0 - part) };
-            within + (t * (rate - mean)).powi(2)
+            within + square(t * (rate - mean))
         };
         rates.iter().map(spread).sum::<f64>() / clients
     })
@@ -61,7 +62,7 @@ pub fn mixed_window_sd(classes: &[(f64, u32)], lengths: &[u32]) -> BTreeMap<u32,
     };
     let mean = average(&|rate| rate);
     let within = average(&|rate| rate * (1.0 - rate));
-    let between = average(&|rate| (rate - mean).powi(2));
+    let between = average(&|rate| square(rate - mean));
     sd_by_length(lengths, |length| {
         let t = f64::from(length);
         t * within + t * t * between

@@ -13,7 +13,7 @@ pub fn sigma(sizes: &Sizes, draws: u32) -> f64 {
 
 /// The probability that a client with share `q` is drawn at least once.
 pub fn inclusion(q: f64, draws: u32) -> f64 {
-    -(f64::from(draws) * (-q).ln_1p()).exp_m1()
+    -libm::expm1(f64::from(draws) * libm::log1p(-q))
 }
 
 /// Mean and variance of the number of different clients in m draws, for classes of (share, count).
@@ -22,7 +22,7 @@ pub fn inclusion(q: f64, draws: u32) -> f64 {
 /// is a difference of nearly equal powers, so it is taken from their ratio.
 pub fn distinct_clients(classes: &[(f64, u32)], draws: u32) -> (f64, f64) {
     let m = f64::from(draws);
-    let left_out = |q: f64| (m * (-q).ln_1p()).exp();
+    let left_out = |q: f64| libm::exp(m * libm::log1p(-q));
     let mean = classes.iter().map(|&(q, count)| f64::from(count) * inclusion(q, draws)).sum();
     let mut variance = 0.0;
     for (index, &(q, count)) in classes.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn distinct_clients(classes: &[(f64, u32)], draws: u32) -> (f64, f64) {
         let mut covariance_with = |other: f64, pairs: f64| {
             if pairs > 0.0 && q < 1.0 && other < 1.0 {
                 let both = left_out(q) * left_out(other);
-                let ratio = (m * (-q * other / ((1.0 - q) * (1.0 - other))).ln_1p()).exp_m1();
+                let ratio = libm::expm1(m * libm::log1p(-q * other / ((1.0 - q) * (1.0 - other))));
                 variance += pairs * both * ratio;
             }
         };

@@ -1,5 +1,6 @@
 //! The participation core against closed forms, brute force and simulation.
 //! One program, because each one is compiled and linked for itself.
+#![allow(clippy::disallowed_methods, reason = "tests have tolerances")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may stop the test")]
 
 mod against_simulation;

@@ -9,6 +9,7 @@
 use super::convex::{ClientObjective, ConvexProblem};
 use super::curvature::Inputs;
 use super::minimise::dot;
+use agewise_core::math::square;
 use agewise_core::theory::{BoundConstants, ObjectiveConstants};
 use agewise_core::{Error, Result};
 use agewise_train::local::NativeWorker;
@@ -100,8 +101,8 @@ impl ConvexProblem<'_> {
         let least_local: f64 =
             local.iter().zip(shares).map(|(optimum, share)| share * optimum.value).sum();
         let apart = start.iter().zip(&optimum.parameters);
-        let apart = apart.map(|(&one, &two)| (f64::from(one) - f64::from(two)).powi(2));
-        let error = |gradient_norm: f64| gradient_norm.powi(2) / (2.0 * mu);
+        let apart = apart.map(|(&one, &two)| square(f64::from(one) - f64::from(two)));
+        let error = |gradient_norm: f64| square(gradient_norm) / (2.0 * mu);
         Ok(ProblemConstants {
             objectives: ObjectiveConstants {
                 smoothness: mu + largest(&mut inputs.iter().map(|inputs| inputs.largest)) / 2.0,
@@ -143,17 +144,18 @@ fn gradient_squares(
     let distance =
         if batch < count { spread * (count - batch) / (batch * (count - 1.0)) } else { 0.0 };
     let slopes = entropy_gradient.iter().zip(model);
-    let whole: f64 = slopes.map(|(slope, &at)| (slope + mu * f64::from(at)).powi(2)).sum();
+    let whole: f64 = slopes.map(|(slope, &at)| square(slope + mu * f64::from(at))).sum();
     Ok(GradientSquares { norm: whole + distance, distance })
 }
 
 /// |p - y|^2 for the softmax p of scores and the one-hot y of a label.
 fn score_gradient_square(scores: &[f32], label: u8) -> f64 {
     let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let shares: Vec<f64> = scores.iter().map(|&score| f64::from(score - largest).exp()).collect();
+    let shares: Vec<f64> =
+        scores.iter().map(|&score| libm::exp(f64::from(score - largest))).collect();
     let total: f64 = shares.iter().sum();
     let square = |(class, share): (usize, &f64)| {
-        (share / total - f64::from(u8::from(class == usize::from(label)))).powi(2)
+        square(share / total - f64::from(u8::from(class == usize::from(label))))
     };
     shares.iter().enumerate().map(square).sum()
 }

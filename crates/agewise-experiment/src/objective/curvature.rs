@@ -4,6 +4,7 @@
 //! the mean is at most 1/2 times the second moment of (x, 1), for all parameters.
 
 use super::minimise::{dot, norm, scale_by};
+use agewise_core::math;
 use agewise_core::{Draws, Seed, Stream};
 use agewise_train::data::ImageShape;
 use agewise_train::local::Samples;
@@ -35,7 +36,7 @@ impl Inputs {
             write_middle(samples, index as usize, input, row);
             row[input.len()] = 1.0;
         }
-        let square = |row: &[f32]| row.iter().map(|&value| f64::from(value).powi(2)).sum();
+        let square = |row: &[f32]| row.iter().map(|&value| math::square(f64::from(value))).sum();
         let squares = rows.chunks_exact(width).map(square).collect();
         Self { largest: largest_eigenvalue(&rows, width), squares }
     }
@@ -64,7 +65,7 @@ fn largest_eigenvalue(rows: &[f32], width: usize) -> f64 {
     for _ in 0..MOST_STEPS {
         let image = times_second_moment(rows, width, &way);
         let value = dot(&image, &way);
-        let rest = image.iter().zip(&way).map(|(image, way)| (image - value * way).powi(2));
+        let rest = image.iter().zip(&way).map(|(image, way)| math::square(image - value * way));
         let residual = rest.sum::<f64>().sqrt();
         found = value + residual;
         if residual <= RESIDUAL * value {

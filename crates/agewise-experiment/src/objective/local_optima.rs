@@ -43,7 +43,7 @@ impl OptimumBudget {
     fn stage(&self, stage: u32, share: f32) -> LocalTrainingParams {
         let stages = self.stages();
         let until = |stage: u32| u64::from(self.epochs) * u64::from(stage) / u64::from(stages);
-        let fall = LAST_RATE.powf(stage as f32 / (stages - 1).max(1) as f32);
+        let fall = libm::powf(LAST_RATE, stage as f32 / (stages - 1).max(1) as f32);
         LocalTrainingParams {
             work: LocalWork::Epochs((until(stage + 1) - until(stage)) as u32),
             batch: self.batch,

@@ -23,6 +23,7 @@ pub use local_optima::{OptimumBudget, local_optima};
 pub use objective_gaps::{ObjectiveLog, ObjectiveRecord, Optima};
 pub use skew::{SkewRange, SkewTrack, skew};
 
+use agewise_core::math::square;
 use agewise_core::{Error, Result};
 use agewise_train::local::Samples;
 use agewise_train::task::PartitionKey;
@@ -56,6 +57,6 @@ fn penalty(parameters: &[f32], weight_decay: f64) -> f64 {
     if weight_decay == 0.0 {
         return 0.0;
     }
-    let square: f64 = parameters.iter().map(|&value| f64::from(value).powi(2)).sum();
+    let square: f64 = parameters.iter().map(|&value| square(f64::from(value))).sum();
     weight_decay / 2.0 * square
 }

@@ -1,6 +1,7 @@
 //! A mean over seeds with its interval.
 
 use super::student::Student;
+use agewise_core::math::square;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 
@@ -44,7 +45,7 @@ pub(super) fn mean_of(values: &[f64]) -> Option<(f64, Option<Uncertainty>)> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let uncertainty = NonZeroUsize::new(others).map(|degrees| {
-        let spread = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+        let spread = values.iter().map(|value| square(value - mean)).sum::<f64>();
         let error = (spread / (count - 1.0) / count).sqrt();
         Uncertainty { error, student: Student::new(degrees) }
     });

@@ -46,7 +46,7 @@ impl PairedDifference {
                 } else if error == 0.0 {
                     // The same difference in every pair, as whole numbers can have by luck: what is left to say is that
                     // all have the same sign.
-                    0.5f64.powf(differences.len() as f64 - 1.0)
+                    libm::pow(0.5, differences.len() as f64 - 1.0)
                 } else {
                     student.two_sided(mean / error)
                 }
@@ -82,10 +82,12 @@ impl PairedChange {
     pub fn of(pairs: &[(Option<u64>, Option<u64>)], allowed: u64) -> Option<Self> {
         let within = |rounds: Option<u64>| rounds.filter(|&rounds| rounds <= allowed);
         let counted = |rounds| within(rounds).unwrap_or(allowed).max(1) as f64;
-        let logarithms: Vec<f64> =
-            pairs.iter().map(|&(first, second)| (counted(first) / counted(second)).ln()).collect();
+        let logarithms: Vec<f64> = pairs
+            .iter()
+            .map(|&(first, second)| libm::log(counted(first) / counted(second)))
+            .collect();
         let change = PairedDifference::of_differences(&logarithms)?;
-        let percent = |logarithm: f64| 100.0 * logarithm.exp_m1();
+        let percent = |logarithm: f64| 100.0 * libm::expm1(logarithm);
         Some(Self {
             pairs: change.pairs,
             percent: percent(change.mean),

@@ -38,8 +38,12 @@ impl Student {
         // x = degrees / (degrees + t^2) and y = 1 - x, each without a subtraction.
         let (x, y) = (1.0 / (1.0 + square), 1.0 / (1.0 + 1.0 / square));
         // The square may overflow where its logarithm does not.
-        let log_x = if scaled > 1.0 { -2.0 * scaled.hypot(1.0).ln() } else { -square.ln_1p() };
-        let front = (a * log_x).exp() * y.sqrt() * self.inverse_beta;
+        let log_x = if scaled > 1.0 {
+            -2.0 * libm::log(libm::hypot(scaled, 1.0))
+        } else {
+            -libm::log1p(square)
+        };
+        let front = libm::exp(a * log_x) * y.sqrt() * self.inverse_beta;
         // Each side of the symmetry I_x(a, b) = 1 - I_y(b, a) where its fraction converges fast.
         if x * (a + b + 2.0) < a + 1.0 {
             front * beta_fraction(a, b, x) / a

@@ -1,5 +1,6 @@
 //! Experiments from the outside: what they promise, against first principles, closed forms and brute force.
 
+#![allow(clippy::disallowed_methods, reason = "tests have tolerances")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod against_theory;

@@ -136,7 +136,7 @@ fn mean(values: &[f64]) -> f64 {
 
 fn variance(values: &[f64]) -> f64 {
     let mean = mean(values);
-    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64
+    values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / values.len() as f64
 }
 
 /// A statistic of all values, with an interval by the jackknife: each unit is left out once.

@@ -83,7 +83,6 @@ impl FusedLayer for ConvolutionLayer {
             tiles: [0, 1].map(|purpose: usize| {
                 self.tiles[purpose].as_ref().map(Winograd::scratch).unwrap_or_default()
             }),
-            patches: vec![0.0; self.kernel.patches_len()],
             planes: Aligned::zeros(group * self.kernel.plane_len()),
             winners: vec![NO_WINNER; batch * self.outputs()],
             gradient: Aligned::zeros(self.weights.len() + self.channels),
@@ -118,7 +117,7 @@ impl FusedLayer for ConvolutionLayer {
         output: &mut Aligned,
         scratch: &mut Scratch,
     ) {
-        let Scratch { packed, patches, planes, winners, tiles, .. } = scratch;
+        let Scratch { packed, planes, winners, tiles, .. } = scratch;
         let group = self.tiles(purpose).map_or(1, Winograd::group);
         for first in (0..count).step_by(group) {
             let images = group.min(count - first);
@@ -128,7 +127,7 @@ impl FusedLayer for ConvolutionLayer {
                     let scratch = &mut tiles[purpose as usize];
                     by_tiles.forward(input, start, images, scratch, planes);
                 }
-                None => self.kernel.forward(input, start, packed, patches, planes),
+                None => self.kernel.forward(input, start, packed, planes),
             }
             for (image, values) in
                 (first..count).zip(planes.chunks_exact(self.kernel.plane_len()).take(images))

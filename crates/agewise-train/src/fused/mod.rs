@@ -77,8 +77,6 @@ pub(crate) struct Scratch {
     weights: Aligned,
     /// The same for a convolution by tiles, for training and for evaluation.
     tiles: [WinogradScratch; 2],
-    /// Patches of one image, for the portable backend.
-    patches: Vec<f32>,
     /// Outputs of one image, or of a few, before they are pooled.
     planes: Aligned,
     /// For every output of the batch the position that won it.

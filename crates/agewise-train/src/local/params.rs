@@ -144,7 +144,7 @@ impl LocalTraining {
     /// The learning rate of a round.
     pub fn learning_rate(&self, round: u64) -> f32 {
         let (offset, round) = (self.0.offset, round as f64);
-        let decay = self.0.decay.powf(round);
+        let decay = libm::pow(self.0.decay, round);
         // As a fraction of 1 + t / offset, because an offset near the largest number must not overflow.
         let fall = if offset > 0.0 { 1.0 / (1.0 + round / offset) } else { 1.0 };
         (f64::from(self.0.learning_rate) * decay * fall) as f32

@@ -14,6 +14,7 @@ pub use zoo::MODELS;
 
 use crate::data::ImageShape;
 use crate::fused::{ConvolutionLayer, DenseLayer, FusedLayer, PoolLayer, Purpose, ReluLayer};
+use crate::selected_backend;
 use agewise_core::{Error, Result};
 use agewise_kernels::{Backend, Windows};
 
@@ -64,9 +65,9 @@ impl Field {
 }
 
 impl Model {
-    /// The model of a specification, computed by the fastest backend of this machine.
+    /// The model of a specification, computed by the backend of this process: see [`Backend::selected`].
     pub fn new(spec: ModelSpec) -> Result<Self> {
-        Self::with_backend(spec, Backend::fastest())
+        Self::with_backend(spec, selected_backend()?)
     }
 
     /// The model of a specification, computed by this backend.

@@ -98,10 +98,10 @@ impl Policy for Clustered {
         let mut missed = vec![0.0f64; round.setting().clients() as usize];
         for distribution in distributions.probabilities() {
             for (client, probability) in distribution {
-                missed[client as usize] += (-probability).ln_1p();
+                missed[client as usize] += libm::log1p(-probability);
             }
         }
-        clients.iter().map(|&client| -missed[client as usize].exp_m1()).collect()
+        clients.iter().map(|&client| -libm::expm1(missed[client as usize])).collect()
     }
 
     fn initial_ages(&self, setting: &Setting, seed: Seed) -> Vec<u64> {

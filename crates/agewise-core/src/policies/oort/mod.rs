@@ -100,7 +100,7 @@ impl Oort {
     /// epsilon in a round.
     fn exploration(&self, round: u64) -> f64 {
         let least = LEAST_EXPLORATION.min(self.epsilon);
-        (self.epsilon * DECAY.powf(round as f64)).max(least)
+        (self.epsilon * libm::pow(DECAY, round as f64)).max(least)
     }
 
     /// The utilities of tried clients, whose statistical ones these are.
@@ -113,7 +113,7 @@ impl Oort {
         let utility = |&(client, statistical): &(u32, f64)| {
             let scaled = if range > 0.0 { (statistical.min(clip) - lowest) / range } else { 0.0 };
             let last = round.number().saturating_sub(round.ages().of(client)).max(1) as f64;
-            let utility = scaled + (STALENESS * now.ln() / last).sqrt();
+            let utility = scaled + (STALENESS * libm::log(now) / last).sqrt();
             let duration = round.reports().duration(client).map_or(0.0, f64::from);
             (client, utility * self.pacer.penalty(duration, self.alpha))
         };
@@ -129,7 +129,7 @@ impl Oort {
             utilities.retain(|(_, utility)| *utility >= least);
         }
         for (_, utility) in &mut utilities {
-            *utility = utility.ln();
+            *utility = libm::log(*utility);
         }
         successive(&utilities, places, &round.draws(BY_WEIGHT))
     }

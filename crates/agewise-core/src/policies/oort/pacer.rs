@@ -23,7 +23,7 @@ impl Pacer {
     /// What a duration leaves of a utility.
     pub(super) fn penalty(&self, duration: f64, alpha: f64) -> f64 {
         if self.preferred > 0.0 && duration > self.preferred {
-            (self.preferred / duration).powf(alpha)
+            libm::pow(self.preferred / duration, alpha)
         } else {
             1.0
         }

@@ -27,9 +27,10 @@ impl Bounds {
 
     /// For the `count` lowest of `among` draws: five standard deviations and some more to both sides.
     pub(crate) fn guess(count: u64, among: u64) -> Self {
+        const TWO_TO_64: f64 = (1u128 << 64) as f64;
         let share = count as f64 / among as f64;
         let margin = 5.0 * (share * (1.0 - share) / among as f64).sqrt() + 16.0 / among as f64;
-        let scale = |share: f64| (share.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
+        let scale = |share: f64| (share.clamp(0.0, 1.0) * TWO_TO_64) as u64;
         Self { sure: scale(share - margin), possible: scale(share + margin) }
     }
 

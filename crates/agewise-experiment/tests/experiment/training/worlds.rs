@@ -128,7 +128,7 @@ impl Dir {
                 }
                 let name = path.strip_prefix(self.temporary.path()).unwrap();
                 let name = name.to_string_lossy().into_owned();
-                if name != "timing.csv" {
+                if name != "timing.csv" && name != "provenance.json" {
                     files.insert(name, std::fs::read(&path).unwrap());
                 }
             }

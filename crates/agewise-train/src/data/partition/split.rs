@@ -2,9 +2,9 @@
 
 use super::distribution::PartitionDistribution;
 use crate::data::images::Images;
+use agewise_core::distributions::gamma;
 use agewise_core::{Draw, Draws, Seed, Sequence, Stream};
 use rand_core::Rng;
-use rand_distr::{Distribution, Gamma};
 
 /// The streams of data, of which agewise has the numbers 100 to 199.
 const IMAGE_ORDER: Stream = Stream::custom(100);
@@ -112,17 +112,16 @@ fn dirichlet(
 /// One draw from the symmetric Dirichlet distribution, up to a factor: the largest share is 1.
 fn label_shares(alpha: f64, classes: usize, random: &mut Sequence) -> Vec<f64> {
     // Gamma(alpha) is Gamma(alpha + 1) U^(1/alpha); in logarithms, because for small alpha all of them would
-    // be 0 as doubles. Alpha was checked, so there is such a distribution.
-    let gamma = Gamma::new(alpha + 1.0, 1.0).ok();
+    // be 0 as doubles.
     let logarithm = |_| {
-        let scale = gamma.as_ref().map_or(1.0, |gamma| gamma.sample(random));
+        let scale = gamma(alpha + 1.0, random);
         // In the middle of its 2^-53, so never 0.
-        let unit = Draw::from_bits(random.next_u64()).unit() + 0.5f64.powi(54);
-        scale.ln() + unit.ln() / alpha
+        let unit = Draw::from_bits(random.next_u64()).unit() + 0.25 * f64::EPSILON;
+        libm::log(scale) + libm::log(unit) / alpha
     };
     let logarithms: Vec<f64> = (0..classes).map(logarithm).collect();
     let largest = logarithms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    logarithms.into_iter().map(|logarithm| (logarithm - largest).exp()).collect()
+    logarithms.into_iter().map(|logarithm| libm::exp(logarithm - largest)).collect()
 }
 
 /// A class with images left, with the probabilities of `shares`; if none of those is left, by what there is.

@@ -1,0 +1,217 @@
+//! Vectors of AVX2 and AVX-512.
+
+use super::Vector;
+use std::arch::x86_64::{
+    __m256, __m512, _mm_add_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_setzero_ps, _mm_shuffle_ps,
+    _mm_storeu_ps, _mm256_add_ps, _mm256_castpd_ps, _mm256_castps256_ps128, _mm256_extractf128_ps,
+    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps, _mm256_mul_ps,
+    _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps, _mm512_add_ps, _mm512_castps_pd,
+    _mm512_castps512_ps256, _mm512_extractf64x4_pd, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps,
+    _mm512_storeu_ps,
+};
+
+/// Two registers of eight floats.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(__m256, __m256);
+
+/// One register of sixteen floats.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(__m512);
+
+/// The last steps of [`Vector::sums`], from the sums of lanes that are eight apart.
+///
+/// # Safety
+/// The processor has AVX.
+#[inline(always)]
+unsafe fn sums_of_eight(of: [__m256; 4]) -> [f32; 4] {
+    unsafe {
+        let mut fours = [_mm_setzero_ps(); 4];
+        for (four, eight) in fours.iter_mut().zip(of) {
+            *four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+        }
+        // Lanes 0 and 1 of two vectors, each plus the lane that is two behind it.
+        let pairs = [
+            _mm_add_ps(_mm_movelh_ps(fours[0], fours[1]), _mm_movehl_ps(fours[1], fours[0])),
+            _mm_add_ps(_mm_movelh_ps(fours[2], fours[3]), _mm_movehl_ps(fours[3], fours[2])),
+        ];
+        let even = _mm_shuffle_ps::<0b10_00_10_00>(pairs[0], pairs[1]);
+        let odd = _mm_shuffle_ps::<0b11_01_11_01>(pairs[0], pairs[1]);
+        let mut sums = [0.0; 4];
+        _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(even, odd));
+        sums
+    }
+}
+
+impl Vector for Avx2 {
+    // 12 of 16 registers are sums.
+    const TILE: (usize, usize) = (6, 1);
+    const GROUP: usize = 5;
+    const INNER: (usize, usize) = (3, 2);
+    const PARTS: usize = 2;
+    type Part = __m256;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        unsafe { Self(_mm256_set1_ps(value), _mm256_set1_ps(value)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        unsafe { Self(_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, lanes: usize) -> Self {
+        /// A load that begins before the zeros ends in so many of them as there are lanes to leave out.
+        const MASK: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+        unsafe {
+            let low = _mm256_loadu_si256(MASK.as_ptr().add(8 - lanes.min(8)).cast());
+            let high = _mm256_loadu_si256(MASK.as_ptr().add(16 - lanes.max(8)).cast());
+            Self(_mm256_maskload_ps(from, low), _mm256_maskload_ps(from.wrapping_add(8), high))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        unsafe {
+            _mm256_storeu_ps(to, self.0);
+            _mm256_storeu_ps(to.add(8), self.1);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(self, factor: Self) -> Self {
+        unsafe { Self(_mm256_mul_ps(self.0, factor.0), _mm256_mul_ps(self.1, factor.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        unsafe { Self(_mm256_add_ps(self.0, other.0), _mm256_add_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+        unsafe {
+            Self(_mm256_fmadd_ps(self.0, factor.0, sum.0), _mm256_fmadd_ps(self.1, factor.1, sum.1))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sums(of: [Self; 4]) -> [f32; 4] {
+        unsafe {
+            let mut eights = [_mm256_setzero_ps(); 4];
+            for (eight, Self(low, high)) in eights.iter_mut().zip(of) {
+                *eight = _mm256_add_ps(low, high);
+            }
+            sums_of_eight(eights)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(from: *const f32) -> __m256 {
+        unsafe { _mm256_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn zero_part() -> __m256 {
+        unsafe { _mm256_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add_part(left: __m256, right: __m256, sum: __m256) -> __m256 {
+        unsafe { _mm256_fmadd_ps(left, right, sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn join(parts: [__m256; 2]) -> Self {
+        Self(parts[0], parts[1])
+    }
+}
+
+/// A bit for each of the first lanes.
+#[inline(always)]
+fn first_lanes(lanes: usize) -> u16 {
+    ((1u32 << lanes) - 1) as u16
+}
+
+impl Vector for Avx512 {
+    // 28 of 32 registers are sums.
+    const TILE: (usize, usize) = (14, 2);
+    const GROUP: usize = 10;
+    const INNER: (usize, usize) = (4, 3);
+    const PARTS: usize = 1;
+    type Part = __m512;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self {
+        unsafe { Self(_mm512_set1_ps(value)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        unsafe { Self(_mm512_loadu_ps(from)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_first(from: *const f32, lanes: usize) -> Self {
+        unsafe { Self(_mm512_maskz_loadu_ps(first_lanes(lanes), from)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        unsafe { _mm512_storeu_ps(to, self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, lanes: usize) {
+        unsafe { _mm512_mask_storeu_ps(to, first_lanes(lanes), self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(self, factor: Self) -> Self {
+        unsafe { Self(_mm512_mul_ps(self.0, factor.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        unsafe { Self(_mm512_add_ps(self.0, other.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, sum: Self) -> Self {
+        unsafe { Self(_mm512_fmadd_ps(self.0, factor.0, sum.0)) }
+    }
+
+    #[inline(always)]
+    unsafe fn sums(of: [Self; 4]) -> [f32; 4] {
+        unsafe {
+            let mut eights = [_mm256_setzero_ps(); 4];
+            for (eight, Self(lanes)) in eights.iter_mut().zip(of) {
+                let high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(lanes), 1));
+                *eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), high);
+            }
+            sums_of_eight(eights)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn load_part(from: *const f32) -> __m512 {
+        unsafe { _mm512_loadu_ps(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn zero_part() -> __m512 {
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add_part(left: __m512, right: __m512, sum: __m512) -> __m512 {
+        unsafe { _mm512_fmadd_ps(left, right, sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn join(parts: [__m512; 2]) -> Self {
+        Self(parts[0])
+    }
+}
