@@ -13,7 +13,7 @@ use crate::record::{Record, RunId};
 use crate::results::Results;
 use crate::run::{SelectionRun, TrainingRun};
 use crate::run_dir::{
-    MeanTimes, RunDir, RunWriter, SelectionResult, Store, TIMING, Timing, mean_times,
+    MeanTimes, Provenance, RunDir, RunWriter, SelectionResult, Store, TIMING, Timing, mean_times,
 };
 use agewise_core::Error;
 use agewise_train::Threads;
@@ -40,6 +40,12 @@ pub fn play(
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
     let pool = pool.map_err(|error| Error::new("threads", threads, error.to_string()))?;
     let workers = experiment.runs_at_once(threads).min(runs.len());
+    let kernels = match experiment.task() {
+        Some(_) => Some(agewise_train::selected_backend()?.name()),
+        None => None,
+    };
+    let begin = |dir| Provenance::begin(dir, threads, kernels);
+    let provenance = dir.map(begin).transpose()?;
     let open_timing = |dir| Timing::open(dir, experiment.variants().len());
     let executor = Executor {
         experiment,
@@ -59,6 +65,9 @@ pub fn play(
             scope.spawn(|| executor.work());
         }
     });
+    if let Some(provenance) = provenance {
+        provenance.end()?;
+    }
     executor.finish(runs, dir)
 }
 

@@ -7,7 +7,7 @@
 //! | `log/VARIANT-SEED.jsonl`           | everything that is known of a run but its model; it stays                     |
 //! | `checkpoints/VARIANT-SEED-N.safetensors` | the last two states of a training run, the last one when it has ended |
 //! | `models/VARIANT.safetensors`       | the last model of each variant under the first seed                           |
-//! | `timing.csv`                       | how long rounds took; the only file that differs from machine to machine      |
+//! | `timing.csv`, `provenance.json`    | how long rounds took; where, when and with what. Only these differ from machine to machine |
 //! | `*.csv`, `summary.json`, `tensorboard/` | tables that follow from the logs                                         |
 //! | `figures/`, `report.html`          | written by `agewise-report`                                                   |
 
@@ -15,6 +15,7 @@ mod config;
 mod csv;
 mod extend;
 mod jsonl;
+mod provenance;
 mod run_writer;
 mod store;
 mod tensorboard;
@@ -24,6 +25,7 @@ pub use config::config_text;
 pub use extend::extend;
 pub use timing::MeanTimes;
 
+pub(crate) use provenance::Provenance;
 pub(crate) use run_writer::RunWriter;
 pub(crate) use store::{SelectionResult, Store};
 pub(crate) use timing::{Timing, mean_times};
@@ -52,6 +54,8 @@ pub const CHECKPOINTS: &str = "checkpoints";
 pub const MODELS: &str = "models";
 /// The directory of the TensorBoard event files.
 pub const EVENTS: &str = "tensorboard";
+/// Where, when and with what a run was played.
+pub const PROVENANCE: &str = "provenance.json";
 /// How long rounds took.
 pub const TIMING: &str = "timing.csv";
 
@@ -60,7 +64,7 @@ const DERIVED: [&str; 8] =
     [SUMMARY, "rounds.csv", "clients.csv", "intervals.csv", "windows.csv", REPORT, FIGURES, EVENTS];
 
 /// What an experiment writes while it is played, beside its configuration.
-const PLAYED: [&str; 4] = [LOGS, CHECKPOINTS, MODELS, TIMING];
+const PLAYED: [&str; 5] = [LOGS, CHECKPOINTS, MODELS, TIMING, PROVENANCE];
 
 /// A directory that holds one run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,4 @@
-//! How long rounds of training took on this machine: `timing.csv`, the only file of a run directory that differs from
-//! run to run.
+//! How long rounds of training took on this machine: `timing.csv`, which differs from run to run.
 
 use super::{RunDir, RunDirError, TIMING};
 use parking_lot::Mutex;

@@ -21,7 +21,7 @@ pub(crate) fn folder(name: &str) -> Outcome<PathBuf> {
     Ok(path)
 }
 
-/// Every file below a folder, with its bytes; but not how long rounds took.
+/// Every file below a folder, with its bytes; but not how long rounds took, and where.
 pub(crate) fn files(folder: &Path) -> Outcome<BTreeMap<PathBuf, Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -30,7 +30,10 @@ pub(crate) fn files(folder: &Path) -> Outcome<BTreeMap<PathBuf, Vec<u8>>> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.file_name().is_some_and(|name| name != "timing.csv") {
+            } else if path
+                .file_name()
+                .is_some_and(|name| name != "timing.csv" && name != "provenance.json")
+            {
                 found.insert(path.strip_prefix(folder)?.to_path_buf(), fs::read(&path)?);
             }
         }
