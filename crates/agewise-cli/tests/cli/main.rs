@@ -9,5 +9,6 @@ mod deployment_command;
 #[cfg(unix)]
 mod deployment_faults;
 mod docs;
+mod golden;
 mod simulate_command;
 mod theory_command;
