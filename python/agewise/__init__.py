@@ -34,17 +34,14 @@ from agewise.learning import (
     partition,
 )
 from agewise.policy import Needs, Reports, Round, Selects
+from agewise.registry import AgeLaw, Policy, age_law, policies
 from agewise.results import Estimate, ExperimentResult, PolicyResult
 from agewise.selection import (
-    AgeLaw,
     Client,
     Cohort,
     Failures,
     Participation,
-    Policy,
     Selector,
-    age_law,
-    policies,
 )
 from agewise.sketches import sketch
 from agewise.task import Task

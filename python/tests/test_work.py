@@ -255,6 +255,7 @@ def test_lines_of_progress(
         "agewise.closed_forms",
         "agewise.experiment",
         "agewise.learning",
+        "agewise.registry",
         "agewise.results",
     ],
 )
