@@ -33,7 +33,7 @@ impl Images {
 
     /// The samples as the trainer takes them.
     pub(crate) fn samples(&self) -> Samples<'_> {
-        Samples { images: &self.set, indices: self.indices.as_deref(), pixels: &self.pixels }
+        Samples::of_images(&self.set, self.indices.as_deref(), &self.pixels)
     }
 
     fn numbers(&self) -> Vec<u32> {

@@ -1,6 +1,6 @@
 //! `agewise compare`: policies side by side, by training.
 
-use super::data::DataDir;
+use super::data::{DataDir, FileArgs};
 use super::experiment::{Kind, Request};
 use super::run_args::{ExperimentArgs, RunArgs, parse, set, table_of, with_default};
 use super::{Failure, whole_number};
@@ -34,6 +34,9 @@ Examples:
   # Two starts of one policy
   agewise compare --baseline markov-optimal@cold \\
     --policy markov-optimal@cold,markov-optimal
+  # Data of your own; its column `user` says whose a row is
+  agewise compare --data visits.csv --label bought \
+    --client user --model mlp:64,32
   # Other rules of aggregation
   agewise compare \\
     --policy 'random,random+median,random+trimmed-mean'
@@ -111,15 +114,16 @@ struct OwnArgs {
 #[derive(Debug, Args, Serialize)]
 #[command(next_help_heading = "Training")]
 struct TrainingArgs {
-    /// The data set: digits (embedded), mnist, fashion-mnist, cifar-10, cifar-100
-    #[arg(long, value_name = "NAME")]
+    /// The data set: digits (embedded), mnist, fashion-mnist, cifar-10, cifar-100 or audiomnist; or data of your own: a
+    /// .csv, an .npz, an idx file or a folder of pictures
+    #[arg(long, value_name = "NAME|FILE")]
     data: Option<String>,
 
     /// How pixels become numbers: unit or standardised
     #[arg(long, value_name = "SCALE", value_parser = parse::<PixelScale>)]
     pixels: Option<PixelScale>,
 
-    /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K
+    /// How labels are spread over clients: iid, dirichlet:ALPHA or shards:K; or clients[:COLUMN], the clients of the data
     #[arg(long, value_name = "DISTRIBUTION")]
     partition: Option<String>,
 
@@ -127,7 +131,7 @@ struct TrainingArgs {
     #[arg(long, value_name = "DISTRIBUTION")]
     speeds: Option<String>,
 
-    /// The model: softmax, 2nn, cnn or cnn-cifar
+    /// The model: softmax, linear, mlp:64,32, 2nn, cnn or cnn-cifar; layer by layer in a file
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
@@ -178,7 +182,7 @@ struct TrainingArgs {
     #[arg(long, value_name = "ROUND", value_parser = whole_number::parse, allow_negative_numbers = true)]
     eval_from: Option<u64>,
 
-    /// Test accuracies, separated by commas: how many rounds until each is reached?
+    /// Test accuracies (losses, where numbers are predicted), separated by commas: how many rounds until each is reached?
     #[arg(
         id = "targets",
         long = "target",
@@ -203,6 +207,11 @@ struct TrainingArgs {
     #[arg(long, conflicts_with_all = ["learning_rate", "decay"])]
     #[serde(skip_serializing_if = "Not::not")]
     bound: bool,
+
+    // At the end, because its heading stays for what follows.
+    #[command(flatten)]
+    #[serde(flatten)]
+    files: FileArgs,
 }
 
 /// Runs the command.

@@ -1,23 +1,23 @@
 //! `agewise data`: which data sets there are, fetching and checking them, and how clients would share them.
 
+mod show;
+
 use super::progress::{bar, writes_lines};
 use super::run_args::parse;
-use super::table::{prose, table};
+use super::table::table;
 use super::{Failure, print, print_json, whole_number};
 use agewise_core::{Seed, SizeDistribution};
-use agewise_experiment::RunDir;
-use agewise_report::data::{Shown, show};
-use agewise_report::format::number;
 use agewise_train::data::{
-    CATALOGUE, CatalogueEntry, DATA_VARIABLE, DataError, DatasetFiles, FetchError, FetchStep,
-    Fetched, Integrity, PartitionDistribution, PartitionParams, Split, Spread, fetch, folders,
+    CATALOGUE, CatalogueEntry, DATA_VARIABLE, DataError, DatasetFiles, FeatureScale, FetchError,
+    FetchStep, Fetched, Integrity, Loss, PartitionDistribution, PartitionParams, Split, fetch,
+    folders,
 };
 use clap::{Args, Subcommand};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const ABOUT: &str = "Data sets: list, fetch and verify them, and show how clients would share them";
 
@@ -29,7 +29,12 @@ Examples:
   agewise data show digits --partition dirichlet:0.3 \\
     --sizes zipf:2 --clients 20 --batch 50
   agewise data show mnist --data-dir ~/data \\
-    --partition shards:2 --clients 100";
+    --partition shards:2 --clients 100
+  # The writers of MNIST as clients
+  agewise data show mnist --partition clients
+  # A file of your own
+  agewise data show visits.csv --label bought \\
+    --client user";
 
 #[derive(Debug, Args)]
 #[command(about = ABOUT, after_help = EXAMPLES)]
@@ -46,8 +51,8 @@ enum DataCommand {
     Fetch(FetchArgs),
     /// Check the checksums of the files that are here
     Verify(VerifyArgs),
-    /// Draw samples of a data set, and which labels each client would have
-    Show(ShowArgs),
+    /// Draw samples of a data set or a file, and which labels each client has
+    Show(Box<show::ShowArgs>),
 }
 
 /// Where data sets are.
@@ -63,6 +68,42 @@ impl DataDir {
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
         folders(self.data_dir.as_deref())
     }
+}
+
+/// What is in files of one's own. The fields have the names of the table `[training]`.
+#[derive(Debug, Args, Serialize)]
+#[command(next_help_heading = "Data of your own")]
+pub(crate) struct FileArgs {
+    /// The labels: a column of a .csv, an array of an .npz, an idx file [default: what is called label, class, target or y]
+    #[arg(long, value_name = "COLUMN")]
+    label: Option<String>,
+
+    /// Whose each sample is: a column, an array, a file with a line or a byte for each image, or `folder` for pictures in
+    /// CLIENT/CLASS/FILE.png
+    #[arg(long, value_name = "COLUMN")]
+    client: Option<String>,
+
+    /// A file with test samples, of the same format
+    #[arg(long, value_name = "FILE")]
+    test: Option<String>,
+
+    /// The share of each client's samples that is held out, where there are no test samples [default: 0.2]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    holdout: Option<f64>,
+
+    /// Columns of a .csv that are no features, separated by commas
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ignore: Option<Vec<String>>,
+
+    /// How features become numbers: standardised by the training samples, or raw [default: standardised]
+    #[arg(long, value_name = "SCALE", value_parser = parse::<FeatureScale>)]
+    features: Option<FeatureScale>,
+
+    /// What is predicted: classes (cross-entropy) or numbers (squared); auto: numbers if a label has a fraction or the
+    /// model is linear [default: auto]
+    #[arg(long, value_name = "auto|cross-entropy|squared", value_parser = parse::<Loss>)]
+    loss: Option<Loss>,
 }
 
 /// How clients share the data.
@@ -126,39 +167,6 @@ struct VerifyArgs {
     place: DataDir,
 }
 
-#[derive(Debug, Args)]
-struct ShowArgs {
-    /// The data set
-    #[arg(default_value = "digits")]
-    name: String,
-
-    #[command(flatten)]
-    place: DataDir,
-
-    #[command(flatten)]
-    partition: PartitionArgs,
-
-    /// n: clients
-    #[arg(long, value_name = "N", value_parser = whole_number::parse, allow_negative_numbers = true, default_value = "20")]
-    clients: u64,
-
-    /// The images that each client has at least
-    #[arg(long, value_name = "IMAGES", value_parser = whole_number::parse, allow_negative_numbers = true, default_value = "50")]
-    batch: u64,
-
-    /// The folder for the pictures [default: a new one under runs/]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-
-    /// Write into a folder that is not empty
-    #[arg(long, requires = "out")]
-    force: bool,
-
-    /// Print the summary as one JSON document instead of the table
-    #[arg(long)]
-    json: bool,
-}
-
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
         match error {
@@ -171,7 +179,9 @@ impl From<DataError> for Failure {
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Self {
         match error {
-            FetchError::Embedded(_) => Self::BadInput(error.to_string()),
+            FetchError::Embedded(_) | FetchError::NotPublished(_) => {
+                Self::BadInput(error.to_string())
+            }
             FetchError::Data(error) => error.into(),
             FetchError::Io(..) | FetchError::Unavailable(..) => Self::Io(error.to_string()),
         }
@@ -184,7 +194,7 @@ pub(crate) fn run(args: &DataArgs) -> Result<(), Failure> {
         DataCommand::List(args) => run_list(args),
         DataCommand::Fetch(args) => run_fetch(args),
         DataCommand::Verify(args) => run_verify(args),
-        DataCommand::Show(args) => run_show(args),
+        DataCommand::Show(args) => show::run(args),
     }
 }
 
@@ -199,6 +209,8 @@ struct Listed {
     licence: &'static str,
     source: &'static str,
     place: Option<String>,
+    #[serde(skip)]
+    can_be_fetched: bool,
 }
 
 impl Listed {
@@ -216,6 +228,7 @@ impl Listed {
             licence: entry.licence,
             source: entry.source,
             place,
+            can_be_fetched: !entry.mirrors.is_empty(),
         }
     }
 }
@@ -234,7 +247,13 @@ fn run_list(args: &ListArgs) -> Result<(), Failure> {
             set.classes.to_string(),
             set.shape.clone(),
             set.licence.to_string(),
-            set.place.clone().unwrap_or_else(|| format!("agewise data fetch {}", set.name)),
+            set.place.clone().unwrap_or_else(|| {
+                if set.can_be_fetched {
+                    format!("agewise data fetch {}", set.name)
+                } else {
+                    "not here, see docs/data.md".to_string()
+                }
+            }),
         ]
     });
     let columns = ["name", "train", "test", "classes", "shape", "licence", "where"];
@@ -378,48 +397,4 @@ fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
     }
     print(&format!("{}\n", table(["data set", "file", "checksum"], [], rows)))?;
     if wrong.is_empty() { Ok(()) } else { Err(Failure::BadInput(wrong.join("\n"))) }
-}
-
-fn run_show(args: &ShowArgs) -> Result<(), Failure> {
-    let entry = CatalogueEntry::named(&args.name)?;
-    let params = args.partition.params(args.clients, args.batch);
-    let found = entry.find_in(&args.place.folders())?;
-    let dataset = entry.load_found(&found)?;
-    let partition = params.check(&dataset.train)?.split();
-    let shown = show(&dataset, &params, &partition);
-    let dir = RunDir::create(args.out.as_deref(), "data", args.force)?;
-    shown.write(&dir)?;
-    if args.json { print(&shown.json()?) } else { print(&text(&shown, dir.path())) }
-}
-
-fn text(shown: &Shown, folder: &Path) -> String {
-    let summary = &shown.summary;
-    let out = &summary.summary;
-    let row = |name: &str, spread: Spread| {
-        [name.to_string(), number(spread.min), number(spread.median), number(spread.max)]
-    };
-    let rows = [row("images", out.sizes), row("classes", out.classes)];
-    let title = format!(
-        "{}: {} images among {} clients, partition {}, sizes {}, at least {} each, seed {}",
-        summary.dataset,
-        out.images,
-        out.clients,
-        summary.partition,
-        summary.sizes,
-        summary.batch,
-        summary.seed
-    );
-    let distance = format!(
-        "Mean total variation distance between the labels of a client and all labels: {}",
-        number(out.mean_distance)
-    );
-    let mut text = format!(
-        "{}\n{}\n{}\n",
-        prose(&title),
-        table(["per client", "min", "median", "max"], 1..=3, rows),
-        prose(&distance)
-    );
-    let _ = writeln!(text, "\nPictures: {}", folder.join("labels.png").display());
-    let _ = writeln!(text, "          {}", folder.join("samples.png").display());
-    text
 }

@@ -16,7 +16,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use toml::Table;
+use toml::{Table, Value};
 
 /// Which of the two commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,7 +153,15 @@ impl Request<'_> {
         if self.flags.contains_key("aggregation") {
             params.aggregation = AggregationParams::default();
         }
-        let params = params.with(&self.flags)?;
+        let mut params = params.with(&self.flags)?;
+        let flags = self.flags.get("training").and_then(Value::as_table);
+        let brings_data = ["data", "test", "label", "client"];
+        if let Some(training) = &mut params.training
+            && flags.is_some_and(|flags| brings_data.iter().any(|key| flags.contains_key(*key)))
+        {
+            // Those of a file were of the data that it named.
+            training.checksums.clear();
+        }
         let experiment = Experiment::new(params, &self.folders)?;
         if self.kind == Kind::Simulate {
             check_memory(&experiment, threads)?;
@@ -166,13 +174,16 @@ impl Request<'_> {
 
     fn resume(self, path: &Path) -> Result<Opened, Failure> {
         let (params, dir, lock) = self.begun_before(path, " --resume")?;
+        // Data may have been moved: they are known by their checksums.
+        let asked = params.with(&self.flags)?;
         if let Some(Difference { key, before, now }) =
-            params.difference(&params.with(&self.flags)?)?
+            params.difference(&asked.with_files_of(&params))?
         {
             let expected =
                 format!("{before}: a run goes on as it was begun (--extend asks for more)");
             return Err(Error::new(key, now, expected).into());
         }
+        let params = params.with_files_of(&asked);
         Ok((Experiment::new(params, &self.folders)?, dir, lock))
     }
 

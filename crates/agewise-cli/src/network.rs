@@ -111,7 +111,7 @@ impl ClientData {
     pub(crate) fn split(&self, clients: u64) -> Result<(Dataset, Partition), Failure> {
         let dataset = load(&self.data, &self.place.folders())?;
         warn_of_altered(&dataset);
-        let partition = self.partition.params(clients, 1).check(&dataset.train)?.split();
+        let partition = self.partition.params(clients, 1).check(&dataset)?.split();
         Ok((dataset, partition))
     }
 }

@@ -13,7 +13,7 @@ pub use variant::Variant;
 
 use crate::error::ExperimentError;
 use crate::log::RoundLog;
-use crate::params::{ExperimentParams, TrainingParams};
+use crate::params::{ExperimentParams, TrainingParams, load_data};
 use crate::record::{Record, RunId};
 use crate::run::{SelectionRun, SelectionSpec};
 use crate::speeds::SpeedDistribution;
@@ -22,7 +22,7 @@ use agewise_core::theory::PolicyTheory;
 use agewise_core::{
     Error, MaxAgeCost, Result, Seed, Setting, SettingParams, SizeDistribution, Start,
 };
-use agewise_train::data::{AlteredFile, Dataset};
+use agewise_train::data::{AlteredFile, Data};
 use agewise_train::task::PartitionKey;
 use agewise_train::{Metric, Task};
 use std::path::PathBuf;
@@ -50,19 +50,20 @@ pub struct Experiment {
 impl Experiment {
     /// What parameters ask for. Data sets are looked for in these folders.
     pub fn new(
-        params: ExperimentParams,
+        mut params: ExperimentParams,
         folders: &[PathBuf],
     ) -> std::result::Result<Self, ExperimentError> {
-        let Some(training) = &params.training else {
+        let seed = Seed(params.seed);
+        let Some(training) = &mut params.training else {
             return Ok(Self::builder().params(params).build()?);
         };
-        let dataset = agewise_train::data::load(&training.data, folders)?;
-        Ok(Self::with_data(params, dataset)?)
+        let data = load_data(training, seed, folders)?;
+        Ok(Self::with_data(params, data)?)
     }
 
     /// The same with data that are there already.
-    pub fn with_data(params: ExperimentParams, dataset: Dataset) -> Result<Self> {
-        Self::builder().params(params).data(dataset).build()
+    pub fn with_data(params: ExperimentParams, data: impl Into<Data>) -> Result<Self> {
+        Self::builder().params(params).data(data).build()
     }
 
     /// An experiment piece by piece: with tasks, policies and rules of aggregation of one's own.

@@ -1,19 +1,23 @@
 //! What an experiment is asked to do: parameters from outside, complete, so that it can be run again.
 //!
 //! In a TOML file the clients, the policies and the rounds stand at the top; `[world]` says what happens to clients,
-//! `[training]` what they train (without it only their selection is simulated), `[aggregation]` how updates become a
-//! model.
+//! `[training]` what they train (without it only their selection is simulated), `[[model.layer]]` the layers of a model
+//! that has no name, `[aggregation]` how updates become a model.
 
 mod check;
+mod data;
 mod file;
 
+pub use data::{load_data, split_partition};
 pub use file::{Difference, read_params};
 
 use agewise_core::{EmptyCohort, MaxAge, Start, Weighting};
 use agewise_train::aggregation::AggregationParams;
-use agewise_train::data::PixelScale;
+use agewise_train::data::{FeatureScale, Loss, PixelScale};
 use agewise_train::local::LocalTrainingParams;
+use agewise_train::model::LayerParams;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An experiment as it is written in a command line or a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,8 +66,19 @@ pub struct ExperimentParams {
     /// What they train; nothing where only selection is simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingParams>,
+    /// The layers of the model, instead of the name that `training` has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelParams>,
     /// How updates become a model, where a variant does not say its own rule.
     pub aggregation: AggregationParams,
+}
+
+/// A model layer by layer: the tables `[[model.layer]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelParams {
+    /// The layers; the outputs of the last are the scores of the classes, or the number that is predicted.
+    pub layer: Vec<LayerParams>,
 }
 
 /// What happens to clients: the table `[world]`.
@@ -92,11 +107,32 @@ pub struct WorldParams {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainingParams {
-    /// The data set.
+    /// The name of a data set, a file, or a folder of pictures.
     pub data: String,
+    /// Of a file: the column, the array or the file of the labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Of a file: the column, the array or the file that says whose each sample is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// A file with the test samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<String>,
+    /// The share of each client's samples that is held out, where there are no test samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holdout: Option<f64>,
+    /// Of a table: columns that are no features.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<String>,
+    /// Of a file: how features become numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<FeatureScale>,
+    /// Of a file: whether labels are classes or numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
     /// How pixels become numbers.
     pub pixels: PixelScale,
-    /// How labels are spread over clients.
+    /// How labels are spread over clients, or `clients`: each has its own samples, as the data say.
     pub partition: String,
     /// How fast clients train: the simulated durations that policies are told follow from it.
     pub speeds: String,
@@ -133,6 +169,10 @@ pub struct TrainingParams {
     pub skew: bool,
     /// Whether the convergence bound of Theorem 1 is drawn (for `softmax` with weight decay).
     pub bound: bool,
+    /// The SHA-256 of each file of one's own, by what it is: `data`, `test`, `label` or `client`. A run writes them, and
+    /// goes on only with the same contents.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub checksums: BTreeMap<String, String>,
 }
 
 impl Default for ExperimentParams {
@@ -157,6 +197,7 @@ impl Default for ExperimentParams {
             seeds: 1,
             world: WorldParams::default(),
             training: None,
+            model: None,
             aggregation: AggregationParams::default(),
         }
     }
@@ -211,6 +252,13 @@ impl Default for TrainingParams {
         let local = LocalTrainingParams::default();
         Self {
             data: "digits".to_string(),
+            label: None,
+            client: None,
+            test: None,
+            holdout: None,
+            ignore: Vec::new(),
+            features: None,
+            loss: None,
             pixels: PixelScale::Standardised,
             partition: "dirichlet:0.3".to_string(),
             speeds: "equal".to_string(),
@@ -230,6 +278,7 @@ impl Default for TrainingParams {
             stop_at_target: false,
             skew: false,
             bound: false,
+            checksums: BTreeMap::new(),
         }
     }
 }

@@ -5,6 +5,8 @@ use crate::section::ReportSection;
 use agewise_experiment::{AvailabilityModel, SpeedDistribution, TrainingParams};
 use agewise_plot::KeyFigure;
 use agewise_train::Metric;
+use agewise_train::data::ImageShape;
+use agewise_train::model::Model;
 
 impl ReportSection<'_> {
     /// Whether models are compared by their accuracy, and not by their loss.
@@ -30,7 +32,11 @@ impl ReportSection<'_> {
 
     /// What the data and the model are called; a task need not say it.
     pub(crate) fn task_names(&self) -> (String, String) {
-        let about = self.experiment().task().map(|task| task.describe()).unwrap_or_default();
+        let task = self.experiment().task();
+        let mut about = task.map(|task| task.describe()).unwrap_or_default();
+        if let Some(native) = task.and_then(|task| task.as_native()) {
+            about.model = outline(native.trainer().model(), &about.model);
+        }
         let or = |name: String, other: &str| if name.is_empty() { other.to_string() } else { name };
         (or(about.data, "own data"), or(about.model, "own model"))
     }
@@ -242,4 +248,20 @@ impl ReportSection<'_> {
             ));
         }
     }
+}
+
+/// The name of a model; where that does not say its shapes, with them.
+fn outline(model: &Model, name: &str) -> String {
+    let spec = model.spec();
+    let is_own = name == "layers" || name == "linear" || name.starts_with("mlp:");
+    let Some(layers) = spec.outline().ok().filter(|_| is_own) else {
+        return name.to_string();
+    };
+    // A ReLU keeps the shape.
+    let behind =
+        layers.iter().filter(|layer| layer.layer != "relu").map(|layer| layer.output.clone());
+    let ImageShape { channels, height, width } = spec.input;
+    let input = if height * width == 1 { channels.to_string() } else { spec.input.to_string() };
+    let shapes: Vec<String> = std::iter::once(input).chain(behind).collect();
+    format!("{name} ({}; {} parameters)", shapes.join(" > "), model.parameters())
 }

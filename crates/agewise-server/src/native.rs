@@ -26,8 +26,7 @@ pub(crate) fn describe(task: &dyn Task, spec: &mut TaskSpec) {
     let description = task.describe();
     spec.model = description.model;
     (spec.pixel_shift, spec.pixel_divisor) = (description.pixel_mean, description.pixel_deviation);
-    if let Some(native) = task.as_native() {
-        let images = &native.dataset().test;
+    if let Some((_, images)) = task.as_native().and_then(NativeTask::images) {
         let ImageShape { channels, height, width } = images.shape();
         (spec.channels, spec.height, spec.width) = (channels, height, width);
         spec.classes = images.classes();
@@ -45,7 +44,7 @@ pub struct SharedImages {
 #[derive(Debug)]
 enum Prepared {
     Not(Arc<Dataset>),
-    For(Box<(TaskSpec, NativeTask)>),
+    For(Box<(TaskSpec, NativeTask)>, Arc<Dataset>),
 }
 
 impl SharedImages {
@@ -61,12 +60,11 @@ impl SharedImages {
     fn prepare(&self, spec: &TaskSpec) -> Result<NativeTask> {
         let mut state = self.state.lock();
         let dataset = match &*state {
-            Prepared::For(known) if known.0 == *spec => return Ok(known.1.clone()),
-            Prepared::For(known) => known.1.dataset(),
-            Prepared::Not(dataset) => dataset,
+            Prepared::For(known, _) if known.0 == *spec => return Ok(known.1.clone()),
+            Prepared::For(_, dataset) | Prepared::Not(dataset) => Arc::clone(dataset),
         };
-        let task = native_task(spec, dataset.clone())?.with_worker_limit(self.limit)?;
-        *state = Prepared::For(Box::new((spec.clone(), task.clone())));
+        let task = native_task(spec, (*dataset).clone())?.with_worker_limit(self.limit)?;
+        *state = Prepared::For(Box::new((spec.clone(), task.clone())), dataset);
         Ok(task)
     }
 }

@@ -88,7 +88,7 @@ fn rates(name: &str, train: bool, seconds: f64) -> Result<(f64, f64), Box<dyn Er
         // A client of 600 samples, as in the paper; each thread has its own.
         let first = thread * 600 % (images.len() - 600 + 1);
         let indices: Vec<u32> = (first as u32..).take(600).collect();
-        let samples = Samples { images, indices: Some(&indices), pixels: &pixels };
+        let samples = Samples::of_images(images, Some(&indices), &pixels);
         let mut one_pass = |round: u64| {
             if train {
                 let client = thread as u32;

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = trainer.model();
     let parameters = trainer.initial(Seed(7));
     let indices: Vec<u32> = (0..COUNT as u32).collect();
-    let samples = Samples { images: &images, indices: Some(&indices), pixels: &pixels };
+    let samples = Samples::of_images(&images, Some(&indices), &pixels);
     let scores = trainer.worker().scores(&parameters, &samples)?;
 
     let folder = Path::new(folder);

@@ -195,8 +195,8 @@ pub fn read_model(bytes: &[u8], tensors: &[Tensor]) -> Result<Vec<f32>> {
 }
 
 impl Metadata {
-    fn fields(&self) -> [(&'static str, String); 10] {
-        [
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![
             ("format", FORMAT.to_string()),
             ("round", self.round.to_string()),
             ("seed", self.seed.to_string()),
@@ -207,7 +207,12 @@ impl Metadata {
             ("model", self.task.model.clone()),
             ("pixel_mean", format!("{:?}", self.task.pixel_mean)),
             ("pixel_deviation", format!("{:?}", self.task.pixel_deviation)),
-        ]
+        ];
+        // Only models that predict numbers have it.
+        if let Some((shift, divisor)) = self.task.label_scale {
+            fields.push(("label_scale", format!("{:?}", [shift, divisor])));
+        }
+        fields
     }
 
     fn read(header: &Header) -> Result<Self> {
@@ -240,6 +245,13 @@ impl Metadata {
                 model: text("model")?,
                 pixel_mean: list("pixel_mean")?,
                 pixel_deviation: list("pixel_deviation")?,
+                label_scale: match fields.get("label_scale") {
+                    None => None,
+                    Some(_) => match list("label_scale")?[..] {
+                        [shift, divisor] => Some((shift, divisor)),
+                        _ => return Err(wrong("label_scale", "another list")),
+                    },
+                },
                 ..TaskDescription::default()
             },
         })

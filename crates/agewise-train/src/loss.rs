@@ -1,4 +1,4 @@
-//! Cross-entropy of softmax scores, and what it says about a model.
+//! Cross-entropy of softmax scores and squared errors, and what they say about a model.
 
 use crate::evaluation::Evaluation;
 
@@ -26,6 +26,29 @@ pub(crate) fn softmax_gradient(scores: &mut [f32], labels: &[u8]) -> BatchLoss {
         row[usize::from(label)] -= share;
     }
     batch
+}
+
+/// Replaces predictions by the gradient of the mean squared error.
+pub(crate) fn squared_gradient(predictions: &mut [f32], numbers: &[f32]) -> BatchLoss {
+    let share = 1.0 / numbers.len() as f32;
+    let mut batch = BatchLoss { mean: 0.0, mean_square: 0.0 };
+    for (prediction, &number) in predictions.iter_mut().zip(numbers) {
+        let error = *prediction - number;
+        let loss = error * error;
+        batch.mean += loss * share;
+        batch.mean_square += loss * loss * share;
+        *prediction = 2.0 * share * error;
+    }
+    batch
+}
+
+/// Adds the squared errors of predictions to an evaluation.
+pub(crate) fn record_errors(predictions: &[f32], numbers: &[f32], evaluation: &mut Evaluation) {
+    for (&prediction, &number) in predictions.iter().zip(numbers) {
+        evaluation.samples += 1;
+        let error = f64::from(prediction - number);
+        evaluation.loss_sum += error * error;
+    }
 }
 
 /// Adds the losses and hits of scores to an evaluation.
@@ -86,6 +109,21 @@ mod tests {
             assert!((slope - f64::from(gradient[index])).abs() < 1e-4);
         }
         assert!((gradient[4] + 0.5).abs() < 1e-6 && (gradient[5] - 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_gradient_of_squared_errors_is_their_slope() {
+        let (predictions, numbers) = ([0.5f32, -1.0, 3.0], [1.0f32, 1.0, 2.5]);
+        let mut evaluation = Evaluation::new(0);
+        record_errors(&predictions, &numbers, &mut evaluation);
+        assert_eq!((evaluation.samples, evaluation.loss()), (3, 1.5));
+        assert!(evaluation.accuracy().is_nan());
+        let mut gradient = predictions;
+        let loss = squared_gradient(&mut gradient, &numbers);
+        assert!((loss.mean - 1.5).abs() < 1e-6 && (loss.mean_square - 16.125 / 3.0).abs() < 1e-5);
+        for (slope, error) in gradient.iter().zip([-0.5f32, -2.0, 0.5]) {
+            assert!((slope - 2.0 * error / 3.0).abs() < 1e-6);
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Our own engine as a task: images that clients share, and a model that they train with SGD.
+//! Our own engine as a task: images or tables that clients share, and a model that they train with SGD.
 
 use crate::data::{
-    Dataset, Partition, PartitionDistribution, PartitionParams, PixelNormalization, PixelScale,
+    Data, Images, Partition, PartitionDistribution, PartitionParams, PixelNormalization,
+    PixelScale, SampleSet,
 };
-use crate::evaluation::Evaluation;
+use crate::evaluation::{Evaluation, Metric};
 use crate::local::{
     LocalReport, LocalTask, LocalTraining, LocalTrainingParams, LocalWork, NativeWorker, Samples,
     Trainer,
@@ -18,15 +19,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Images that are evaluated as one piece. Fixed, so that sums do not depend on the number of threads.
+/// Samples that are evaluated as one piece. Fixed, so that sums do not depend on the number of threads.
 const PIECE: usize = 500;
 
-/// Images, a model and how clients train it. A clone shares the images, the model and the buffers.
+/// Samples, a model and how clients train it. A clone shares the samples, the model and the buffers.
 #[must_use]
 #[derive(Debug, Clone)]
 pub struct NativeTask {
-    dataset: Arc<Dataset>,
-    /// The numbers of all test images.
+    data: Arc<Data>,
+    /// The numbers of all test samples.
     test: Arc<[u32]>,
     trainer: Trainer,
     pixels: Arc<PixelNormalization>,
@@ -36,7 +37,7 @@ pub struct NativeTask {
     workers: Arc<WorkerPool<NativeWorker>>,
 }
 
-/// The training images of each client.
+/// The training samples of each client.
 #[derive(Debug, Clone)]
 enum Shares {
     /// They are divided, and every division that was asked for is kept.
@@ -50,15 +51,14 @@ enum Shares {
 }
 
 impl NativeTask {
-    /// Images that are divided evenly and without regard to labels, standardised pixels, and this model.
-    pub fn new(dataset: Dataset, model: ModelSpec, training: LocalTraining) -> Result<Self> {
-        let trainer = Trainer::new(Model::new(model)?);
-        let pixels = PixelNormalization::new(PixelScale::default(), &dataset.train);
+    /// Samples that are divided evenly and without regard to labels, standardised pixels, and this model.
+    pub fn new(data: impl Into<Data>, model: ModelSpec, training: LocalTraining) -> Result<Self> {
+        let data = data.into();
         let task = Self {
-            test: (0..dataset.test.len() as u32).collect(),
-            dataset: Arc::new(dataset),
-            trainer,
-            pixels: Arc::new(pixels),
+            test: (0..data.test.len() as u32).collect(),
+            trainer: Trainer::new(Model::new(model)?),
+            pixels: Arc::new(pixels_of(&data, PixelScale::default())),
+            data: Arc::new(data),
             training,
             one_step: training,
             shares: divided(PartitionDistribution::default(), SizeDistribution::default()),
@@ -68,10 +68,10 @@ impl NativeTask {
     }
 
     /// The same with the model of a name.
-    pub fn named(dataset: Dataset, model: &str, training: LocalTraining) -> Result<Self> {
-        let classes = dataset.train.classes() as usize;
-        let spec = ModelSpec::named(model, dataset.train.shape(), classes)?;
-        Self::new(dataset, spec, training)
+    pub fn named(data: impl Into<Data>, model: &str, training: LocalTraining) -> Result<Self> {
+        let data = data.into();
+        let spec = ModelSpec::named(model, data.train.shape(), data.train.outputs())?;
+        Self::new(data, spec, training)
     }
 
     /// The same task, computed by this backend. All of them give the same bits.
@@ -85,9 +85,9 @@ impl NativeTask {
         Self { pixels: Arc::new(pixels), ..self }
     }
 
-    /// The same task with the pixels of a scale.
+    /// The same task with the pixels of a scale; numbers stay as they are.
     pub fn with_pixel_scale(self, scale: PixelScale) -> Self {
-        let pixels = PixelNormalization::new(scale, &self.dataset.train);
+        let pixels = pixels_of(&self.data, scale);
         self.with_pixels(pixels)
     }
 
@@ -100,7 +100,7 @@ impl NativeTask {
         Self { shares: divided(distribution, sizes), ..self }
     }
 
-    /// The task of one client, which has these of the training images, whatever its number.
+    /// The task of one client, which has these of the training samples, whatever its number.
     pub fn with_own_images(self, indices: Vec<u32>) -> Self {
         Self { shares: Shares::Own(indices.into()), ..self }
     }
@@ -116,9 +116,14 @@ impl NativeTask {
         Ok(Self { workers: Arc::new(WorkerPool::with_limit(limit)?), ..self })
     }
 
-    /// The images.
-    pub fn dataset(&self) -> &Dataset {
-        &self.dataset
+    /// The samples.
+    pub fn data(&self) -> &Data {
+        &self.data
+    }
+
+    /// The training and the test images, if the samples are images.
+    pub fn images(&self) -> Option<(&Images, &Images)> {
+        self.data.images()
     }
 
     /// The engine with its model.
@@ -126,7 +131,7 @@ impl NativeTask {
         &self.trainer
     }
 
-    /// How pixels become numbers.
+    /// How pixels become numbers; without channels where samples are numbers.
     pub fn pixels(&self) -> &PixelNormalization {
         &self.pixels
     }
@@ -136,11 +141,11 @@ impl NativeTask {
         &self.training
     }
 
-    /// The images of each client. Made when it is first asked for, and kept.
+    /// The samples of each client. Made when it is first asked for, and kept.
     pub fn partition(&self, key: PartitionKey) -> Result<Arc<Partition>> {
         let Shares::Divided { distribution, sizes, known } = &self.shares else {
-            let expected = "a task whose images are divided among clients";
-            return Err(Error::new("partition", "the images of one client", expected));
+            let expected = "a task whose samples are divided among clients";
+            return Err(Error::new("partition", "the samples of one client", expected));
         };
         let mut known = known.lock();
         if let Some(partition) = known.get(&key) {
@@ -154,7 +159,7 @@ impl NativeTask {
             least: 1,
             seed,
         };
-        let partition = Arc::new(params.check(&self.dataset.train)?.split());
+        let partition = Arc::new(params.check(&*self.data)?.split());
         known.insert(key, Arc::clone(&partition));
         Ok(partition)
     }
@@ -169,7 +174,14 @@ impl NativeTask {
     }
 
     fn some<'a>(&'a self, indices: &'a [u32]) -> Samples<'a> {
-        Samples { images: &self.dataset.train, indices: Some(indices), pixels: &self.pixels }
+        self.of_set(&self.data.train, indices)
+    }
+
+    fn of_set<'a>(&'a self, set: &'a SampleSet, indices: &'a [u32]) -> Samples<'a> {
+        match set {
+            SampleSet::Images(images) => Samples::of_images(images, Some(indices), &self.pixels),
+            SampleSet::Table(table) => Samples::of_table(table, Some(indices)),
+        }
     }
 
     /// Does a job with a worker and the samples of a client.
@@ -192,6 +204,14 @@ impl NativeTask {
     /// Does a job with one of the workers that all jobs of this task share.
     pub fn with_worker<T>(&self, job: impl FnOnce(&mut NativeWorker) -> T) -> T {
         self.workers.with(|| self.trainer.worker(), job)
+    }
+}
+
+/// How the pixels of data become numbers.
+fn pixels_of(data: &Data, scale: PixelScale) -> PixelNormalization {
+    match &data.train {
+        SampleSet::Images(images) => PixelNormalization::new(scale, images),
+        SampleSet::Table(_) => PixelNormalization::default(),
     }
 }
 
@@ -229,11 +249,10 @@ impl Task for NativeTask {
     }
 
     fn evaluate(&self, parameters: &[f32], piece: usize) -> Result<Evaluation> {
-        // Without test images there is one empty piece, in which the parameters are still checked.
+        // Without test samples there is one empty piece, in which the parameters are still checked.
         let begin = (piece * PIECE).min(self.test.len());
         let end = (begin + PIECE).min(self.test.len());
-        let indices = Some(&self.test[begin..end]);
-        let samples = Samples { images: &self.dataset.test, indices, pixels: &self.pixels };
+        let samples = self.of_set(&self.data.test, &self.test[begin..end]);
         self.with_worker(|worker| worker.evaluate(parameters, &samples))
     }
 
@@ -251,7 +270,8 @@ impl Task for NativeTask {
     }
 
     fn client_labels(&self, key: PartitionKey) -> Result<Option<Vec<Vec<u32>>>> {
-        Ok(Some(self.partition(key)?.histograms().to_vec()))
+        let classes = self.data.train.classes();
+        Ok(if classes == 0 { None } else { Some(self.partition(key)?.histograms().to_vec()) })
     }
 
     fn samples_per_round(&self, key: PartitionKey) -> Result<Vec<u64>> {
@@ -263,20 +283,26 @@ impl Task for NativeTask {
         self.trainer.output_layer()
     }
 
+    fn metric(&self) -> Metric {
+        if self.data.train.classes() == 0 { Metric::Loss } else { Metric::Accuracy }
+    }
+
     fn tensors(&self) -> Vec<Tensor> {
         self.trainer.model().tensors().to_vec()
     }
 
     fn describe(&self) -> TaskDescription {
-        let test = &self.dataset.test;
-        let (pixel_mean, pixel_deviation) = self.pixels.scalings().iter().copied().unzip();
+        let test = &self.data.test;
+        let scalings = self.pixels.scalings().iter().chain(&self.data.scaling.features);
+        let (pixel_mean, pixel_deviation) = scalings.copied().unzip();
         TaskDescription {
-            data: self.dataset.name.clone(),
+            data: self.data.name.clone(),
             model: self.trainer.model().spec().name.clone(),
             test_samples: test.len() as u64,
             test_classes: test.class_counts().into_iter().map(u64::from).collect(),
             pixel_mean,
             pixel_deviation,
+            label_scale: self.data.scaling.labels,
         }
     }
 

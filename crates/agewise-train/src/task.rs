@@ -2,7 +2,7 @@
 //!
 //! A [`Task`] says who the clients are (how many samples each has), what the first model is, how a client trains, and how
 //! good a model is. Parameters are one slice of floats, whatever they mean. The simulator, the deployment's coordinator
-//! and its clients all train a task; [`NativeTask`] is ours, over images, and a problem of your own implements this trait.
+//! and its clients all train a task; [`NativeTask`] is ours, over images and tables, and a problem of your own implements this trait.
 //!
 //! In the simulator one task has the data of all clients, and `job.client` says whose are meant. In a deployment each
 //! client's process holds a task whose data are its own; `job.client`, its number in the run, then only seeds randomness.
@@ -68,10 +68,14 @@ pub struct TaskDescription {
     pub test_samples: u64,
     /// Test samples of each class; empty where there are no classes.
     pub test_classes: Vec<u64>,
-    /// What is subtracted from the pixels of each channel, which are from 0 to 1; empty without images.
+    /// What is subtracted from the pixels of each channel, which are from 0 to 1, or from each feature; empty where
+    /// nothing is.
     pub pixel_mean: Vec<f64>,
     /// By what they are divided then.
     pub pixel_deviation: Vec<f64>,
+    /// What is subtracted from numbers that are predicted, and by what they are divided then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_scale: Option<(f64, f64)>,
 }
 
 /// A learning problem whose data belong to clients.

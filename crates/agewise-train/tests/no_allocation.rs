@@ -35,7 +35,7 @@ fn a_training_step_allocates_nothing() {
     let digits = embedded_digits().unwrap();
     let pixels = PixelNormalization::new(PixelScale::Unit, &digits.train);
     let indices: Vec<u32> = (0..60).collect();
-    let samples = Samples { images: &digits.train, indices: Some(&indices), pixels: &pixels };
+    let samples = Samples::of_images(&digits.train, Some(&indices), &pixels);
     for name in ["softmax", "2nn", "cnn"] {
         let spec = ModelSpec::named(name, digits.train.shape(), 10).unwrap();
         let trainer = Trainer::new(Model::new(spec).unwrap());

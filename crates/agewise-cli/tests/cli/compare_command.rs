@@ -355,7 +355,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
         (&["--target", "x"], &["target = x"]),
         (&["--batch", "0"], &["batch = 0"]),
         (&["--cohort", "101"], &["cohort = 101"]),
-        (&["--clients", "7000"], &["clients = 7000", "6000 images"]),
+        (&["--clients", "7000"], &["clients = 7000", "6000 samples"]),
         (&["--resume", "nowhere"], &["nowhere", "config.toml"]),
     ];
     for (args, words) in cases {

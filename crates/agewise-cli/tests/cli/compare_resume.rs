@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 /// Plays a comparison that is killed again and again, beside one that is not. Its runs have so many lines in their logs.
-fn kill_and_resume(here: &Path, args: &[&str], lines: usize) -> Outcome {
+pub(crate) fn kill_and_resume(here: &Path, args: &[&str], lines: usize) -> Outcome {
     succeeds(here, &[args, &["--out", "whole"]].concat())?;
     let run = here.join("broken");
     let mut kills = 0;

@@ -316,7 +316,7 @@ fn show_draws_and_counts() -> Outcome {
     let here = folder("data-show")?;
     let args = ["show", "digits", "--partition", "dirichlet:0.3", "--sizes", "zipf:2"];
     let text = succeeds(&here, &args)?;
-    assert!(text.contains("6000 images among 20 clients"), "{text}");
+    assert!(text.contains("6000 training samples among 20 clients"), "{text}");
     assert!(text.contains("runs/data-001/labels.png"), "{text}");
     for name in ["labels", "samples"] {
         let svg = fs::read_to_string(here.join(format!("runs/data-001/{name}.svg")))?;

@@ -10,5 +10,6 @@ mod deployment_command;
 mod deployment_faults;
 mod docs;
 mod golden;
+mod own_data;
 mod simulate_command;
 mod theory_command;

@@ -8,8 +8,7 @@ use agewise_core::{
     Error, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes, Weighting,
 };
 use agewise_train::aggregation::{Aggregation, AggregationParams, AggregationRule};
-use agewise_train::data::Dataset;
-use agewise_train::model::ModelSpec;
+use agewise_train::data::Data;
 use agewise_train::{NativeTask, Task};
 use std::sync::{Arc, OnceLock};
 
@@ -25,7 +24,7 @@ pub struct ExperimentBuilder {
     policies: Vec<PolicyVariant>,
     aggregation: Option<Aggregation>,
     task: Option<Arc<dyn Task>>,
-    data: Option<Dataset>,
+    data: Option<Data>,
     changes: Vec<Change>,
 }
 
@@ -48,8 +47,8 @@ impl ExperimentBuilder {
     }
 
     /// Trains the model of the parameters on these data.
-    pub fn data(self, data: Dataset) -> Self {
-        Self { data: Some(data), ..self }
+    pub fn data(self, data: impl Into<Data>) -> Self {
+        Self { data: Some(data.into()), ..self }
     }
 
     /// One more policy, for example one of your own; only those that are named here are compared.
@@ -110,6 +109,9 @@ impl ExperimentBuilder {
         let mut params = self.params.take().unwrap_or_else(usual);
         for change in std::mem::take(&mut self.changes) {
             change(&mut params);
+        }
+        if let Some(data) = &self.data {
+            params.settle(data)?;
         }
         params.check_numbers()?;
         let altered = self.data.as_ref().map_or_else(Vec::new, |data| data.altered.clone());
@@ -284,10 +286,9 @@ fn baseline(params: &ExperimentParams, variants: &[Variant]) -> Result<usize> {
 }
 
 /// The model of the parameters on data.
-fn native_task(params: &ExperimentParams, data: Dataset) -> Result<Arc<dyn Task>> {
+fn native_task(params: &ExperimentParams, data: Data) -> Result<Arc<dyn Task>> {
     let training = params.training.clone().unwrap_or_default();
-    let classes = data.train.classes() as usize;
-    let model = ModelSpec::named(&training.model, data.train.shape(), classes)?;
+    let model = params.model_for(&data)?;
     let task = NativeTask::new(data, model, training.local()?)?;
     let task = task.with_pixel_scale(training.pixels);
     Ok(Arc::new(task.with_partition(training.partition.parse()?, params.sizes.parse()?)))

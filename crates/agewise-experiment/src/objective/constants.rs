@@ -135,7 +135,7 @@ fn gradient_squares(
     let classes = scores.len() / client.indices.len();
     let rows = scores.chunks_exact(classes).zip(client.indices.iter()).zip(&inputs.squares);
     let single = rows.map(|((scores, &index), square)| {
-        square * score_gradient_square(scores, samples.images.label(index as usize))
+        square * score_gradient_square(scores, samples.class_of(index as usize).unwrap_or(0))
     });
     let count = client.indices.len() as f64;
     let spread = (single.sum::<f64>() / count - dot(&entropy_gradient, &entropy_gradient)).max(0.0);

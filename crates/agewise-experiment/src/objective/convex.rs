@@ -136,12 +136,15 @@ impl<'a> ConvexProblem<'a> {
         if clients.is_empty() {
             return Err(Error::new("clients", 0, "at least 1"));
         }
+        if clients.iter().any(|samples| samples.classes() == 0) {
+            return Err(Error::new("loss", "squared", "cross-entropy: samples with classes"));
+        }
         let mut known = Vec::with_capacity(clients.len());
         for (client, samples) in clients.iter().enumerate() {
             check_client(client, samples)?;
             let indices = match samples.indices {
                 Some(indices) => Cow::Borrowed(indices),
-                None => Cow::Owned((0..samples.images.len() as u32).collect()),
+                None => Cow::Owned((0..samples.len() as u32).collect()),
             };
             known.push(ClientObjective { samples: *samples, indices });
         }

@@ -33,26 +33,12 @@ impl Inputs {
         let width = (input.len() + 1).next_multiple_of(LANES);
         let mut rows = vec![0.0f32; indices.len() * width];
         for (row, &index) in rows.chunks_exact_mut(width).zip(indices) {
-            write_middle(samples, index as usize, input, row);
+            samples.write_middle(index as usize, input, &mut row[..input.len()]);
             row[input.len()] = 1.0;
         }
         let square = |row: &[f32]| row.iter().map(|&value| math::square(f64::from(value))).sum();
         let squares = rows.chunks_exact(width).map(square).collect();
         Self { largest: largest_eigenvalue(&rows, width), squares }
-    }
-}
-
-fn write_middle(samples: &Samples<'_>, index: usize, input: ImageShape, row: &mut [f32]) {
-    let shape = samples.images.shape();
-    let (top, left) = ((shape.height - input.height) / 2, (shape.width - input.width) / 2);
-    let channels = input.channels as usize;
-    let row_len = input.width as usize * channels;
-    let image = samples.images.image(index);
-    for (line, floats) in row[..input.len()].chunks_exact_mut(row_len).enumerate() {
-        let from = ((top as usize + line) * shape.width as usize + left as usize) * channels;
-        for (place, (float, &pixel)) in floats.iter_mut().zip(&image[from..]).enumerate() {
-            *float = samples.pixels.of(place % channels)[usize::from(pixel)];
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Parameters as TOML.
 
+use super::data::natural_defaults;
 use super::{ExperimentParams, TrainingParams, WorldParams};
 use crate::toml_file::{overlay, parse, table_of, with_line};
 use agewise_core::{Error, Result};
@@ -22,7 +23,9 @@ pub fn read_params(text: &str, base: Option<&ExperimentParams>) -> Result<Experi
 impl ExperimentParams {
     /// The same with what a table says instead; whatever it does not know is an error.
     pub fn with(&self, changes: &Table) -> Result<Self> {
-        overlay(self, changes.clone())
+        let mut changes = changes.clone();
+        natural_defaults(self, &mut changes);
+        overlay(self, changes)
     }
 
     /// The first key that has another value in other parameters.
@@ -71,7 +74,11 @@ fn refuse_other_files(table: &Table) -> Result<()> {
     let training = table_of(&TrainingParams::default())?;
     let aggregation = table_of(&AggregationParams::default())?;
     for (name, inner) in [("world", world), ("training", training), ("aggregation", aggregation)] {
-        if let Some(key) = inner.keys().find(|key| table.contains_key(*key)) {
+        // The layers of a model are a table at the top.
+        let is_flat = |key: &&String| {
+            table.get(*key).is_some_and(|value| *key != "model" || !value.is_table())
+        };
+        if let Some(key) = inner.keys().find(is_flat) {
             let expected = format!(
                 "the table [{name}] around it: files of versions before 0.2 are flat (docs/upgrading.md says how to \
                  change them)"

@@ -2,7 +2,7 @@
 
 use super::{CONFIG, RunDir};
 use crate::error::ExperimentError;
-use crate::params::{ExperimentParams, read_params};
+use crate::params::{ExperimentParams, TrainingParams, read_params};
 use std::fs::File;
 use std::path::Path;
 
@@ -51,6 +51,9 @@ impl RunDir {
 /// that a run can be asked for more of them; the header of a log names its own. Where clients join, the number of rounds
 /// decides how many clients share the data, and counts too. (FNV-1a, which is the same on every machine.)
 pub(crate) fn fingerprint(params: &ExperimentParams) -> Result<u64, ExperimentError> {
+    // Files of one's own count by their contents, wherever they are.
+    let nowhere = ExperimentParams { training: Some(TrainingParams::default()), ..params.clone() };
+    let params = &params.with_files_of(&nowhere);
     let own = ExperimentParams {
         seeds: 0,
         rounds: if params.world.join > 0.0 { params.rounds } else { 0 },

@@ -80,9 +80,9 @@ impl World {
 
     /// The samples of each client, for a task of this world.
     fn samples<'a>(&'a self, task: &'a NativeTask) -> Vec<Samples<'a>> {
-        let (images, pixels) = (&task.dataset().train, task.pixels());
+        let (images, pixels) = (task.images().unwrap().0, task.pixels());
         let indices = self.clients.iter().map(|indices| Some(indices.as_slice()));
-        indices.map(|indices| Samples { images, indices, pixels }).collect()
+        indices.map(|indices| Samples::of_images(images, indices, pixels)).collect()
     }
 
     fn shares(&self) -> Vec<f64> {

@@ -38,6 +38,8 @@ pub enum Holds {
     Labels,
     /// Both, in records.
     Records,
+    /// Whose each image is.
+    Owners,
 }
 
 /// A file of a data set, unpacked.
@@ -97,7 +99,18 @@ impl CatalogueEntry {
     /// How many images a split has.
     pub fn images(&self, split: Split) -> u32 {
         let files = self.content.iter().filter(|file| file.split == split);
-        files.filter(|file| file.holds != Holds::Labels).map(|file| file.images).sum()
+        let pictures = files.filter(|file| matches!(file.holds, Holds::Pixels | Holds::Records));
+        pictures.map(|file| file.images).sum()
+    }
+}
+
+/// What a user can do who does not have the files of a data set.
+pub(crate) fn how_to_get(name: &str) -> String {
+    let is_unpublished = |entry: &CatalogueEntry| entry.name == name && entry.mirrors.is_empty();
+    if CATALOGUE.iter().any(is_unpublished) {
+        "it cannot be downloaded, see docs/data.md".to_string()
+    } else {
+        format!("`agewise data fetch {name}` downloads it")
     }
 }
 
@@ -335,5 +348,48 @@ pub const CATALOGUE: &[CatalogueEntry] = &[
         subfolders: &["cifar-100", "cifar-100/cifar-100-binary", "cifar-100-binary"],
         licence: "none stated",
         source: "A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009",
+    },
+    CatalogueEntry {
+        name: "audiomnist",
+        shape: MNIST_SHAPE,
+        classes: 10,
+        layout: Layout::Idx,
+        content: &[
+            ContentFile {
+                name: "images-idx3-ubyte",
+                split: Split::Train,
+                holds: Holds::Pixels,
+                images: 30_000,
+                bytes: 16 + 30_000 * MNIST_SHAPE.len() as u64,
+                checksum: Some(Checksum(
+                    "cbf10b43b91b06aa0dfc3ef107f6385ad0836ce8155e93a5cd9fb5b6eeb105ff",
+                )),
+            },
+            ContentFile {
+                name: "labels-idx1-ubyte",
+                split: Split::Train,
+                holds: Holds::Labels,
+                images: 30_000,
+                bytes: 8 + 30_000,
+                checksum: Some(Checksum(
+                    "27f531842f8543344a71149f1e755a59455278edc3ed5e7993e8fdbf97f5be09",
+                )),
+            },
+            ContentFile {
+                name: "speakers-idx1-ubyte",
+                split: Split::Train,
+                holds: Holds::Owners,
+                images: 30_000,
+                bytes: 8 + 30_000,
+                checksum: Some(Checksum(
+                    "359c8cc2f613e6e7d18149cd75a73ef92a715fa4cf5a5425355e0cdb25651f53",
+                )),
+            },
+        ],
+        published: &[],
+        mirrors: &[],
+        subfolders: &["audiomnist", "AudioMNIST"],
+        licence: "MIT",
+        source: "S. Becker et al.: AudioMNIST, arXiv 1807.03418; spoken digits of 60 speakers as log-mel pictures",
     },
 ];

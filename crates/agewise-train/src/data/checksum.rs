@@ -1,6 +1,6 @@
 //! Checksums: whether a file is the one that was published.
 
-use super::catalogue::{CatalogueEntry, ContentFile};
+use super::catalogue::{CatalogueEntry, ContentFile, how_to_get};
 use super::error::DataError;
 use super::gzip::unpack;
 use super::locate::{DatasetFiles, open};
@@ -75,7 +75,7 @@ impl fmt::Display for AlteredFile {
         let Self { path, dataset, found, expected } = self;
         let path = path.display();
         write!(f, "{path}: SHA-256 {found} is not that of the published {dataset}, {expected}: ")?;
-        write!(f, "`agewise data fetch {dataset}` gets it")
+        f.write_str(&how_to_get(dataset))
     }
 }
 

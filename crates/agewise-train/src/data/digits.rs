@@ -19,6 +19,12 @@ pub(crate) fn embedded_file(name: &str) -> Option<&'static [u8]> {
     FILES.iter().find(|(known, _)| *known == name).map(|(_, bytes)| *bytes)
 }
 
+/// Whose the training images of a data set are, as gzip, where that is inside the program: the writers of MNIST.
+pub(crate) fn embedded_owners(name: &str) -> Option<&'static [u8]> {
+    const WRITERS: &[u8] = include_bytes!("../../data/mnist-train-writers.txt.gz");
+    (name == "mnist").then_some(WRITERS)
+}
+
 /// 6,000 training and 1,000 test images of MNIST, as many of each digit.
 ///
 /// They are inside the program; an error here means that the program was built from damaged files.

@@ -1,5 +1,6 @@
 //! What can be wrong with data from outside.
 
+use super::catalogue::how_to_get;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,11 @@ impl FormatError {
             format!("bytes that cannot be read ({error})"),
             "a complete, undamaged file, plain or gzip",
         )
+    }
+
+    /// The same, with the part of the file that it is about.
+    pub(crate) fn at(self, part: &str) -> Self {
+        Self { found: format!("{part}: {}", self.found), ..self }
     }
 
     /// The same, with the file's name.
@@ -75,8 +81,9 @@ fn missing(name: &str, looked: &[(PathBuf, Option<String>)]) -> String {
     };
     let places: Vec<String> = looked.iter().map(place).collect();
     format!(
-        "dataset = {name}: expected its files in one of the folders\n  {}\n`agewise data fetch {name}` downloads it; \
-         --data-dir DIR names a folder that has it",
-        places.join("\n  ")
+        "dataset = {name}: expected its files in one of the folders\n  {}\n{}; --data-dir DIR names a folder \
+         that has it",
+        places.join("\n  "),
+        how_to_get(name)
     )
 }

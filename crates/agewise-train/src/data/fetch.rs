@@ -1,6 +1,6 @@
 //! Downloading data sets: into a `.part` file, resumed where it broke off, checked before it gets its name.
 
-use super::{CatalogueEntry, DataError, Integrity, PublishedFile, digest_of};
+use super::{CatalogueEntry, DataError, Integrity, Layout, PublishedFile, digest_of};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -50,6 +50,11 @@ pub enum FetchError {
     /// The data set is inside the program.
     #[error("dataset = {0}: expected one that is not inside the program already")]
     Embedded(&'static str),
+    /// No address is known for the files of the data set.
+    #[error(
+        "dataset = {0}: expected one that can be downloaded; its files have to be put into a folder by hand, see docs/data.md"
+    )]
+    NotPublished(&'static str),
     /// A file of this machine cannot be read or written.
     #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, #[source] io::Error),
@@ -82,8 +87,11 @@ pub fn fetch(
     mirrors: &[&str],
     watch: &dyn Fn(FetchStep<'_>),
 ) -> Result<Vec<(PathBuf, Fetched)>, FetchError> {
-    if entry.published.is_empty() {
+    if entry.layout == Layout::Embedded {
         return Err(FetchError::Embedded(entry.name));
+    }
+    if entry.published.is_empty() {
+        return Err(FetchError::NotPublished(entry.name));
     }
     fs::create_dir_all(folder).map_err(|error| FetchError::Io(folder.to_path_buf(), error))?;
     let agent: Agent = Agent::config_builder()

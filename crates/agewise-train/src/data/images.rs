@@ -1,6 +1,7 @@
 //! Images and their labels in memory.
 
 use super::checksum::AlteredFile;
+use super::set::NaturalClients;
 use agewise_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,7 +27,12 @@ impl ImageShape {
         Self { channels, height, width }
     }
 
-    /// The bytes of one image.
+    /// So many features without an order in space: the channels of one pixel.
+    pub const fn flat(features: u32) -> Self {
+        Self { channels: features, height: 1, width: 1 }
+    }
+
+    /// The bytes of one image, or the numbers of one sample.
     pub const fn len(self) -> usize {
         self.channels as usize * self.height as usize * self.width as usize
     }
@@ -152,6 +158,8 @@ pub struct Dataset {
     pub train: Images,
     /// The images on which models are tested.
     pub test: Images,
+    /// Whose the training images are, where that is known.
+    pub clients: Option<NaturalClients>,
     /// Files that are not those that were published: results with them cannot be compared with others.
     pub altered: Vec<AlteredFile>,
 }
@@ -159,7 +167,7 @@ pub struct Dataset {
 impl Dataset {
     /// Data of one's own.
     pub fn new(name: impl Into<String>, train: Images, test: Images) -> Self {
-        Self { name: name.into(), train, test, altered: Vec::new() }
+        Self { name: name.into(), train, test, clients: None, altered: Vec::new() }
     }
 }
 

@@ -2,18 +2,25 @@
 
 use super::catalogue::{CatalogueEntry, ContentFile, Holds, Layout, Split, find};
 use super::cifar::{Labels, Records, read_cifar};
-use super::digits::embedded_digits;
+use super::digits::{embedded_digits, embedded_owners};
 use super::error::{DataError, FormatError};
-use super::gzip::unpack;
+use super::gzip::{read_at_most, unpack};
 use super::idx::read_idx_of;
 use super::images::{Dataset, Images};
 use super::locate::{DatasetFiles, open};
+use super::own::owners_from;
+use super::set::NaturalClients;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use tar::Archive;
 
 /// What an archive may hold besides the data: names of classes, a page about it, headers.
 const ARCHIVE_EXTRAS: u64 = 1 << 20;
+
+/// Whether this is the name of a data set of the catalogue.
+pub fn is_known(name: &str) -> bool {
+    find(name).is_ok()
+}
 
 /// Loads a data set of the catalogue from the first of these folders that has it.
 pub fn load(name: &str, folders: &[PathBuf]) -> Result<Dataset, DataError> {
@@ -34,7 +41,14 @@ impl CatalogueEntry {
     /// Loads the data set from where it was found, and says which of its files are not those that were published.
     pub fn load_found(&self, found: &DatasetFiles) -> Result<Dataset, DataError> {
         let dataset = self.read_found(found)?;
-        Ok(Dataset { altered: self.altered(found)?, ..dataset })
+        let altered = self.altered(found)?;
+        // Files that are not those that were published may have their images in another order.
+        let owners = embedded_owners(self.name).filter(|_| altered.is_empty());
+        let clients = match owners {
+            Some(owners) => Some(natural_clients(self, owners)?),
+            None => dataset.clients,
+        };
+        Ok(Dataset { clients, altered, ..dataset })
     }
 
     fn read_found(&self, found: &DatasetFiles) -> Result<Dataset, DataError> {
@@ -59,6 +73,20 @@ impl CatalogueEntry {
     }
 }
 
+/// The clients of a set of which the owners are inside the program.
+fn natural_clients(entry: &CatalogueEntry, packed: &[u8]) -> Result<NaturalClients, DataError> {
+    let wrong = |error: FormatError| {
+        error.in_file(Path::new(&format!("embedded owners of {}", entry.name)))
+    };
+    let images = u64::from(entry.images(Split::Train));
+    let text = unpack(packed).and_then(|source| read_at_most(source, 16 * images));
+    let owners = text.and_then(|text| owners_from(&text)).map_err(wrong)?;
+    if owners.len() as u64 != images {
+        return Err(wrong(FormatError::new(owners.len(), images.to_string())));
+    }
+    Ok(NaturalClients::new(&owners))
+}
+
 /// The labels of a set of records.
 fn labels(entry: &CatalogueEntry) -> Labels {
     if entry.classes == Labels::Hundred.classes() { Labels::Hundred } else { Labels::Ten }
@@ -69,7 +97,8 @@ pub(crate) fn dataset_from_idx<R: Read>(
     entry: &CatalogueEntry,
     source: impl Fn(&ContentFile) -> Result<(PathBuf, R), DataError>,
 ) -> Result<Dataset, DataError> {
-    let images = |split: Split| {
+    let mut owners = Vec::new();
+    let mut images = |split: Split| {
         let mut records = Records::default();
         let mut last = PathBuf::new();
         for file in entry.content.iter().filter(|file| file.split == split) {
@@ -77,6 +106,7 @@ pub(crate) fn dataset_from_idx<R: Read>(
             let sides = [file.images, entry.shape.height, entry.shape.width];
             let (dimensions, values) = match file.holds {
                 Holds::Labels => (&sides[..1], &mut records.labels),
+                Holds::Owners => (&sides[..1], &mut owners),
                 Holds::Pixels | Holds::Records => (&sides[..], &mut records.pixels),
             };
             let read = read_idx_of(source, dimensions);
@@ -86,7 +116,9 @@ pub(crate) fn dataset_from_idx<R: Read>(
         checked(entry, records, &last)
     };
     let (train, test) = (images(Split::Train)?, images(Split::Test)?);
-    Ok(Dataset::new(entry.name, train, test))
+    let owners: Vec<String> = owners.iter().map(u8::to_string).collect();
+    let clients = (!owners.is_empty()).then(|| NaturalClients::new(&owners));
+    Ok(Dataset { clients, ..Dataset::new(entry.name, train, test) })
 }
 
 /// A data set from an archive, whatever the order of its files.

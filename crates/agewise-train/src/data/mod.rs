@@ -1,6 +1,8 @@
-//! Images, where they come from, and how clients share them.
+//! Samples, where they come from, and how clients share them.
 //!
 //! - [`Images`], [`Dataset`]: pixels and labels in memory, cheap to clone.
+//! - [`Table`], [`Data`]: numbers, and any data set with the clients that it may have.
+//! - [`OwnDataParams`]: data of one's own, from files.
 //! - [`PixelScale`], [`PixelNormalization`]: from bytes to the numbers a model sees.
 //! - [`embedded_digits`]: a small part of MNIST that is always there; [`CATALOGUE`], [`load`]: the others, from files.
 //! - [`PartitionParams`], [`Partition`]: which client has which images.
@@ -27,8 +29,11 @@ pub mod idx;
 mod images;
 mod load;
 mod locate;
+mod own;
 mod partition;
 mod pixels;
+mod set;
+mod table;
 
 pub use catalogue::{CATALOGUE, CatalogueEntry, ContentFile, Holds, Layout, PublishedFile, Split};
 pub use checksum::{AlteredFile, Checksum, Integrity, digest_of};
@@ -36,9 +41,13 @@ pub use digits::embedded_digits;
 pub use error::{DataError, FormatError};
 pub use fetch::{FetchError, FetchStep, Fetched, fetch};
 pub use images::{Dataset, ImageShape, Images};
-pub use load::load;
+pub use load::{is_known, load};
 pub use locate::{DATA_VARIABLE, DatasetFiles, default_folder, folders};
+pub use own::{Loss, OwnData, OwnDataParams};
 pub use partition::{
-    CheckedPartition, Partition, PartitionDistribution, PartitionParams, PartitionSummary, Spread,
+    CheckedPartition, Divisible, Partition, PartitionDistribution, PartitionParams,
+    PartitionSummary, Spread,
 };
 pub use pixels::{PixelNormalization, PixelScale};
+pub use set::{Data, NaturalClients, SampleSet};
+pub use table::{FeatureScale, Labels, Scaling, Table};

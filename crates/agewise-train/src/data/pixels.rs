@@ -38,8 +38,8 @@ impl fmt::Display for PixelScale {
     }
 }
 
-/// The number for each of the 256 bytes, in each channel.
-#[derive(Debug, Clone, PartialEq)]
+/// The number for each of the 256 bytes, in each channel; without channels by default, for samples without pixels.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PixelNormalization {
     channels: Vec<[f32; 256]>,
     scalings: Vec<(f64, f64)>,

@@ -1,34 +1,56 @@
-//! Batches: which samples, in which order, and their pixels as floats.
+//! Batches: which samples, in which order, and their features as floats.
 
-use crate::data::{Images, PixelNormalization};
+use crate::data::{ImageShape, Images, Labels, PixelNormalization, Table};
+use crate::evaluation::Evaluation;
+use crate::loss::{BatchLoss, record_errors, record_scores, softmax_gradient, squared_gradient};
 use crate::model::{Field, Model};
 use agewise_core::{Draws, Error, Result, Seed, Stream};
-use agewise_kernels::Aligned;
 use rand_core::Rng;
 
 /// The order of a client's samples in a round, and their crops.
 const ORDER: Stream = Stream::custom(201);
 
-/// Some images of a data set, as a model sees them.
+/// Where samples come from.
+#[derive(Debug, Clone, Copy)]
+pub enum SampleSource<'a> {
+    /// Images, and their pixels as floats.
+    Images(&'a Images, &'a PixelNormalization),
+    /// Numbers.
+    Table(&'a Table),
+}
+
+/// Some samples of a data set, as a model sees them.
 #[derive(Debug, Clone, Copy)]
 pub struct Samples<'a> {
-    /// The images.
-    pub images: &'a Images,
-    /// Which of them; all if `None`.
+    /// The data set.
+    pub source: SampleSource<'a>,
+    /// Which of its samples; all if `None`.
     pub indices: Option<&'a [u32]>,
-    /// Pixels as floats.
-    pub pixels: &'a PixelNormalization,
 }
 
 impl<'a> Samples<'a> {
     /// All images.
     pub fn all(images: &'a Images, pixels: &'a PixelNormalization) -> Self {
-        Self { images, indices: None, pixels }
+        Self::of_images(images, None, pixels)
+    }
+
+    /// Some of the images; all if `indices` is `None`.
+    pub fn of_images(
+        images: &'a Images,
+        indices: Option<&'a [u32]>,
+        pixels: &'a PixelNormalization,
+    ) -> Self {
+        Self { source: SampleSource::Images(images, pixels), indices }
+    }
+
+    /// Some samples of a table; all if `indices` is `None`.
+    pub fn of_table(table: &'a Table, indices: Option<&'a [u32]>) -> Self {
+        Self { source: SampleSource::Table(table), indices }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.indices.map_or(self.images.len(), <[u32]>::len)
+        self.indices.map_or(self.all_len(), <[u32]>::len)
     }
 
     /// Whether there are none.
@@ -36,39 +58,147 @@ impl<'a> Samples<'a> {
         self.len() == 0
     }
 
-    /// Which image a sample is.
+    /// The shape of a sample.
+    pub fn shape(&self) -> ImageShape {
+        match self.source {
+            SampleSource::Images(images, _) => images.shape(),
+            SampleSource::Table(table) => table.shape(),
+        }
+    }
+
+    /// The number of classes; 0 where numbers are predicted.
+    pub fn classes(&self) -> u32 {
+        match self.source {
+            SampleSource::Images(images, _) => images.classes(),
+            SampleSource::Table(table) => table.labels().classes(),
+        }
+    }
+
+    /// The class of a sample of the set; nothing where numbers are predicted.
+    ///
+    /// # Panics
+    ///
+    /// If the set has no such sample.
+    pub fn class_of(&self, index: usize) -> Option<u8> {
+        match self.source {
+            SampleSource::Images(images, _) => Some(images.label(index)),
+            SampleSource::Table(table) => match table.labels() {
+                Labels::Classes { labels, .. } => Some(labels[index]),
+                Labels::Numbers(_) => None,
+            },
+        }
+    }
+
+    /// How many samples the whole set has.
+    fn all_len(&self) -> usize {
+        match self.source {
+            SampleSource::Images(images, _) => images.len(),
+            SampleSource::Table(table) => table.len(),
+        }
+    }
+
+    /// Which sample of the set a sample is.
     pub(crate) fn index(&self, sample: usize) -> usize {
         self.indices.map_or(sample, |indices| indices[sample] as usize)
     }
 
+    /// Writes the middle of a sample, as a model with this input sees it, row by row and without a border.
+    ///
+    /// # Panics
+    ///
+    /// If the set has no such sample, or samples are smaller than the input.
+    pub fn write_middle(&self, index: usize, input: ImageShape, row: &mut [f32]) {
+        let field = Field {
+            height: input.height as usize,
+            width: input.width as usize,
+            channels: input.channels as usize,
+            border: 0,
+        };
+        write_sample(self, index, View::centre(self, field), field, row, 0);
+    }
+
     /// Checks that a model can take them.
     pub(crate) fn check(&self, model: &Model) -> Result<()> {
-        let (have, want) = (self.images.shape(), model.input());
+        let (have, want) = (self.shape(), model.input());
         let fits = have.channels == want.channels
             && have.height >= want.height
             && have.width >= want.width;
         if !fits {
             let value = format!("{} x {} x {}", have.channels, have.height, have.width);
             let expected = format!(
-                "images of {} channels and at least {} x {} pixels",
+                "samples of {} channels and at least {} x {} pixels",
                 want.channels, want.height, want.width
             );
             return Err(Error::new("images", value, expected));
         }
-        if self.pixels.channels() != have.channels as usize {
+        if let SampleSource::Images(_, pixels) = self.source
+            && pixels.channels() != have.channels as usize
+        {
             let expected = format!("a table for the {} channels of the images", have.channels);
-            return Err(Error::new("pixels", self.pixels.channels(), expected));
+            return Err(Error::new("pixels", pixels.channels(), expected));
         }
-        if self.images.classes() as usize > model.classes() {
+        if self.classes() as usize > model.classes() {
             let expected = format!("at most the {} classes of the model", model.classes());
-            return Err(Error::new("classes", self.images.classes(), expected));
+            return Err(Error::new("classes", self.classes(), expected));
+        }
+        if self.classes() == 0 && model.classes() != 1 {
+            let expected = "1, the number that is predicted";
+            return Err(Error::new("outputs of the model", model.classes(), expected));
         }
         let outside = self.indices.unwrap_or(&[]).iter();
-        if let Some(index) = outside.copied().find(|&index| index as usize >= self.images.len()) {
-            let expected = format!("below {}, the number of images", self.images.len());
+        let all = self.all_len();
+        if let Some(index) = outside.copied().find(|&index| index as usize >= all) {
+            let expected = format!("below {all}, the number of samples");
             return Err(Error::new("index", index, expected));
         }
         Ok(())
+    }
+}
+
+/// What is to be predicted of a batch: classes or numbers, the other list is empty.
+#[derive(Debug, Default)]
+pub(super) struct BatchLabels {
+    pub(super) classes: Vec<u8>,
+    pub(super) numbers: Vec<f32>,
+}
+
+impl BatchLabels {
+    pub(super) fn with_capacity(batch: usize) -> Self {
+        Self { classes: Vec::with_capacity(batch), numbers: Vec::with_capacity(batch) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.classes.clear();
+        self.numbers.clear();
+    }
+
+    /// Adds the label of a sample.
+    pub(super) fn push(&mut self, samples: &Samples<'_>, index: usize) {
+        match samples.source {
+            SampleSource::Images(images, _) => self.classes.push(images.label(index)),
+            SampleSource::Table(table) => match table.labels() {
+                Labels::Classes { labels, .. } => self.classes.push(labels[index]),
+                Labels::Numbers(numbers) => self.numbers.push(numbers[index]),
+            },
+        }
+    }
+
+    /// Replaces outputs by the gradient of the mean loss.
+    pub(super) fn gradient(&self, outputs: &mut [f32]) -> BatchLoss {
+        if self.numbers.is_empty() {
+            softmax_gradient(outputs, &self.classes)
+        } else {
+            squared_gradient(outputs, &self.numbers)
+        }
+    }
+
+    /// Adds the losses and hits of outputs to an evaluation.
+    pub(super) fn record(&self, outputs: &[f32], evaluation: &mut Evaluation) {
+        if self.numbers.is_empty() {
+            record_scores(outputs, &self.classes, evaluation);
+        } else {
+            record_errors(outputs, &self.numbers, evaluation);
+        }
     }
 }
 
@@ -83,7 +213,7 @@ pub(super) struct View {
 impl View {
     /// The middle.
     pub(super) fn centre(samples: &Samples<'_>, field: Field) -> Self {
-        let shape = samples.images.shape();
+        let shape = samples.shape();
         Self {
             top: (shape.height as usize - field.height) / 2,
             left: (shape.width as usize - field.width) / 2,
@@ -93,7 +223,7 @@ impl View {
 
     /// Anywhere, and mirrored half of the time.
     fn anywhere(samples: &Samples<'_>, field: Field, numbers: &mut impl Rng) -> Self {
-        let shape = samples.images.shape();
+        let shape = samples.shape();
         let mut below = |limit: usize| ((numbers.next_u64() >> 32) as usize * limit) >> 32;
         Self {
             top: below(shape.height as usize - field.height + 1),
@@ -158,36 +288,63 @@ impl<N: Rng> Batches<N> {
     }
 }
 
-/// Writes an image as floats into place `at` of a batch; the border stays zero.
-pub(super) fn write_image(
+/// Writes a sample as floats into place `at` of a batch; the border stays zero.
+pub(super) fn write_sample(
     samples: &Samples<'_>,
     index: usize,
     view: View,
     field: Field,
-    batch: &mut Aligned,
+    batch: &mut [f32],
     at: usize,
 ) {
-    let image = samples.images.image(index);
-    let width = samples.images.shape().width as usize;
-    let channels = field.channels;
+    let batch = &mut batch[at * field.len()..][..field.len()];
+    match samples.source {
+        SampleSource::Images(images, pixels) => {
+            let one_channel = field.channels == 1 && !view.mirrored;
+            write_rows(images.image(index), images.shape(), view, field, batch, |from, to| {
+                if one_channel {
+                    let table = pixels.of(0);
+                    for (float, &pixel) in to.iter_mut().zip(from) {
+                        *float = table[usize::from(pixel)];
+                    }
+                    return;
+                }
+                for (channel, (float, &pixel)) in to.iter_mut().zip(from).enumerate() {
+                    *float = pixels.of(channel)[usize::from(pixel)];
+                }
+            });
+        }
+        SampleSource::Table(table) => {
+            write_rows(table.sample(index), table.shape(), view, field, batch, |from, to| {
+                to.copy_from_slice(from);
+            });
+        }
+    }
+}
+
+/// Hands rows of one channel, and single pixels of several channels or of mirrored views, to `convert`, with their
+/// places in the batch.
+fn write_rows<T>(
+    sample: &[T],
+    shape: ImageShape,
+    view: View,
+    field: Field,
+    batch: &mut [f32],
+    convert: impl Fn(&[T], &mut [f32]),
+) {
+    let (width, channels) = (shape.width as usize, field.channels);
     let row_len = field.width * channels;
     for row in 0..field.height {
         let from = ((view.top + row) * width + view.left) * channels;
-        let pixels = &image[from..from + row_len];
-        let to = at * field.len() + field.place(row, 0);
-        let floats = &mut batch[to..to + row_len];
+        let values = &sample[from..from + row_len];
+        let floats = &mut batch[field.place(row, 0)..][..row_len];
         if channels == 1 && !view.mirrored {
-            let table = samples.pixels.of(0);
-            for (float, &pixel) in floats.iter_mut().zip(pixels) {
-                *float = table[usize::from(pixel)];
-            }
+            convert(values, floats);
             continue;
         }
         for (column, floats) in floats.chunks_exact_mut(channels).enumerate() {
             let from = if view.mirrored { field.width - 1 - column } else { column } * channels;
-            for (channel, float) in floats.iter_mut().enumerate() {
-                *float = samples.pixels.of(channel)[usize::from(pixels[from + channel])];
-            }
+            convert(&values[from..from + channels], floats);
         }
     }
 }

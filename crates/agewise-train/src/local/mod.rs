@@ -7,7 +7,7 @@ mod batch;
 mod native;
 mod params;
 
-pub use batch::Samples;
+pub use batch::{SampleSource, Samples};
 pub use native::{NativeWorker, Trainer};
 pub use params::{LocalTraining, LocalTrainingParams, LocalWork};
 

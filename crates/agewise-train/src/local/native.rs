@@ -1,10 +1,10 @@
 //! Our own engine.
 
-use super::batch::{Batches, View, write_image};
+use super::batch::{BatchLabels, Batches, View, write_sample};
 use super::{LocalReport, LocalTask, Samples};
 use crate::evaluation::Evaluation;
 use crate::fused::{Flow, Purpose, Scratch, Update};
-use crate::loss::{BatchLoss, record_scores, softmax_gradient};
+use crate::loss::BatchLoss;
 use crate::model::Model;
 use agewise_core::{Error, Result, Seed};
 use agewise_kernels::{Aligned, add_scaled};
@@ -82,7 +82,7 @@ struct Buffers {
     values: Vec<Aligned>,
     gradients: Vec<Aligned>,
     scratch: Vec<Scratch>,
-    labels: Vec<u8>,
+    labels: BatchLabels,
 }
 
 impl Buffers {
@@ -96,7 +96,7 @@ impl Buffers {
             values: make(),
             gradients: make(),
             scratch: model.layers.iter().map(|layer| layer.scratch(batch)).collect(),
-            labels: Vec::with_capacity(batch),
+            labels: BatchLabels::with_capacity(batch),
         }
     }
 }
@@ -161,8 +161,8 @@ impl NativeWorker {
         self.buffers.labels.clear();
         for (at, sample) in range.enumerate() {
             let index = samples.index(sample);
-            write_image(samples, index, view, field, &mut self.buffers.values[0], at);
-            self.buffers.labels.push(samples.images.label(index));
+            write_sample(samples, index, view, field, &mut self.buffers.values[0], at);
+            self.buffers.labels.push(samples, index);
         }
     }
 
@@ -183,7 +183,7 @@ impl NativeWorker {
         let last = self.model.layers.len();
         let len = count * self.model.classes();
         gradients[last][..len].copy_from_slice(&values[last][..len]);
-        let loss = softmax_gradient(&mut gradients[last][..len], labels);
+        let loss = labels.gradient(&mut gradients[last][..len]);
         for (index, layer) in self.model.layers.iter().enumerate().rev() {
             let (before, behind) = gradients.split_at_mut(index + 1);
             let flow = Flow {
@@ -204,7 +204,7 @@ impl NativeWorker {
         &mut self,
         parameters: &[f32],
         samples: &Samples<'_>,
-        mut visit: impl FnMut(&[f32], &[u8]),
+        mut visit: impl FnMut(&[f32], &BatchLabels),
     ) -> Result<()> {
         self.model.check_parameters(parameters)?;
         samples.check(&self.model)?;
@@ -258,8 +258,8 @@ impl NativeWorker {
             for (at, sample) in range.enumerate() {
                 let index = samples.index(batches.sample(sample));
                 let view = batches.view(samples, field, params.augment);
-                write_image(samples, index, view, field, &mut self.buffers.values[0], at);
-                self.buffers.labels.push(samples.images.label(index));
+                write_sample(samples, index, view, field, &mut self.buffers.values[0], at);
+                self.buffers.labels.push(samples, index);
             }
             self.prepare(Purpose::Training, parameters);
             let loss = self.descend(count, rate, &params, parameters);
@@ -275,9 +275,10 @@ impl NativeWorker {
 
     /// How well the parameters do on samples.
     pub fn evaluate(&mut self, parameters: &[f32], samples: &Samples<'_>) -> Result<Evaluation> {
-        let mut evaluation = Evaluation::new(self.model.classes());
+        let mut evaluation =
+            Evaluation::new(if samples.classes() == 0 { 0 } else { self.model.classes() });
         self.each_batch(parameters, samples, |scores, labels| {
-            record_scores(scores, labels, &mut evaluation);
+            labels.record(scores, &mut evaluation);
         })?;
         Ok(evaluation)
     }

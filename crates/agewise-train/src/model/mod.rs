@@ -4,10 +4,12 @@
 //! and layers that are faster together are fused. Training sees only the slice and the fused
 //! layers, so a new model is a new list.
 
+mod described;
 mod layer;
 mod parameters;
 mod zoo;
 
+pub use described::{LayerOutline, LayerParams};
 pub use layer::{Layer, ModelSpec};
 pub use parameters::Tensor;
 pub use zoo::MODELS;

@@ -1,12 +1,15 @@
-//! The models that have a name: those of the paper's experiments (McMahan et al., 2017) and a convex one.
+//! The models that have a name: those of the paper's experiments (McMahan et al., 2017), convex ones, and any number of
+//! dense layers.
 
 use super::layer::{Layer, ModelSpec};
 use crate::data::ImageShape;
 use agewise_core::{Error, Result};
 
 /// The names of all models, with a line about each.
-pub const MODELS: [(&str, &str); 4] = [
+pub const MODELS: [(&str, &str); 6] = [
     ("softmax", "one dense layer: convex, and strongly convex with weight decay"),
+    ("linear", "one dense layer that predicts a number"),
+    ("mlp:64,32", "dense layers of so many units with ReLUs between them"),
     ("2nn", "two hidden layers of 200 units; 199,210 parameters on MNIST"),
     ("cnn", "two convolutions of 5 x 5 and a layer of 512 units; 1,663,370 parameters on MNIST"),
     (
@@ -24,7 +27,7 @@ pub(super) fn named(name: &str, input: ImageShape, classes: usize) -> Result<Mod
     let convolution = |channels| Layer::Convolution { channels, kernel: 5, padding: 2 };
     let scores = dense(classes);
     let layers = match name {
-        "softmax" => vec![scores],
+        "softmax" | "linear" => vec![scores],
         "2nn" => vec![dense(200), Layer::Relu, dense(200), Layer::Relu, scores],
         "cnn" => {
             let pool = Layer::MaxPool { size: 2, stride: 2, padding: 0 };
@@ -43,12 +46,26 @@ pub(super) fn named(name: &str, input: ImageShape, classes: usize) -> Result<Mod
             let last = [dense(384), Layer::Relu, dense(192), Layer::Relu, scores];
             first.into_iter().chain(last).collect()
         }
+        mlp if mlp.split(':').next() == Some("mlp") => {
+            let hidden = hidden_units(mlp)?.into_iter();
+            hidden.flat_map(|units| [dense(units), Layer::Relu]).chain([scores]).collect()
+        }
         unknown => {
             let names = MODELS.iter().map(|(name, _)| *name);
             return Err(Error::unknown("model", unknown, names));
         }
     };
     Ok(ModelSpec { name: name.to_string(), input, layers })
+}
+
+/// The units of the hidden layers of `mlp:64,32`.
+fn hidden_units(name: &str) -> Result<Vec<usize>> {
+    let list = name.split_once(':').map_or("", |(_, list)| list);
+    let units = |text: &str| text.trim().parse().ok().filter(|&units: &usize| units > 0);
+    let all: Option<Vec<usize>> = list.split(',').map(units).collect();
+    all.ok_or_else(|| {
+        Error::new("model", name, "mlp: and the units of each hidden layer, such as mlp:64,32")
+    })
 }
 
 #[cfg(test)]
@@ -69,6 +86,17 @@ mod tests {
         assert_eq!(parameters("cnn", mnist, 10), 1_663_370);
         assert_eq!(parameters("cnn-cifar", cifar, 10), 1_068_298);
         assert_eq!(parameters("cnn-cifar", cifar, 100), 1_068_298 + 90 * 193);
+    }
+
+    #[test]
+    fn dense_layers_are_named_by_their_units() {
+        assert_eq!(parameters("mlp:64,32", (8, 1, 1), 3), 9 * 64 + 65 * 32 + 33 * 3);
+        assert_eq!(parameters("linear", (8, 1, 1), 1), 9);
+        assert_eq!(parameters("mlp:200,200", (1, 28, 28), 10), 199_210);
+        for bad in ["mlp", "mlp:", "mlp:0", "mlp:8,", "mlp:x"] {
+            let error = ModelSpec::named(bad, ImageShape::flat(4), 2).unwrap_err().to_string();
+            assert!(error.contains("such as mlp:64,32"), "{error}");
+        }
     }
 
     #[test]

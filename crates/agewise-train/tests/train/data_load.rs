@@ -296,7 +296,9 @@ fn the_catalogue_is_sound() {
             assert_eq!(text.to_lowercase(), text);
         }
         assert!(entry.mirrors.iter().all(|url| url.ends_with('/')));
-        assert_eq!(entry.published.is_empty(), entry.layout == Layout::Embedded);
+        // What is not inside the program is published, but for the pictures that were made of AudioMNIST.
+        let not_published = entry.layout == Layout::Embedded || entry.name == "audiomnist";
+        assert_eq!(entry.published.is_empty(), not_published);
         let expected = if entry.name == "digits" { 6_000 } else { entry.images(Split::Train) };
         assert_eq!(entry.images(Split::Train), expected);
     }

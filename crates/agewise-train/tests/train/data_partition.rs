@@ -178,7 +178,7 @@ fn impossible_partitions_are_named() {
     };
     let many = error(11, 10, "iid");
     assert_eq!((many.field(), many.value()), ("clients", "11"));
-    assert!(many.expected().contains("from 1 to 10: 100 images, at least 10"), "{many}");
+    assert!(many.expected().contains("from 1 to 10: 100 samples, at least 10"), "{many}");
     assert_eq!(error(0, 1, "iid").field(), "clients");
     assert_eq!(error(u64::MAX, 1, "iid").field(), "clients");
     assert_eq!(error(1, u64::MAX, "iid").field(), "batch");

@@ -45,8 +45,8 @@ fn hash(model: &str, backend: Backend, params: LocalTrainingParams) -> String {
         sum.update(value.to_bits().to_le_bytes());
     }
     let indices: Vec<u32> = (0..25).collect();
-    let images = &task.dataset().test;
-    let samples = Samples { images, indices: Some(&indices), pixels: task.pixels() };
+    let images = task.images().unwrap().1;
+    let samples = Samples::of_images(images, Some(&indices), task.pixels());
     let evaluation = task.with_worker(|worker| worker.evaluate(server.global(), &samples)).unwrap();
     sum.update(evaluation.loss_sum.to_bits().to_le_bytes());
     for count in &evaluation.class_correct {

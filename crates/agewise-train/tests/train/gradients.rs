@@ -73,7 +73,7 @@ fn check(
     let network = Network::new(&model, &parameters);
     for (turn, &count) in batches.iter().enumerate() {
         let indices: Vec<u32> = (0..count as u32).collect();
-        let samples = Samples { images, indices: Some(&indices), pixels };
+        let samples = Samples::of_images(images, Some(&indices), pixels);
         let batch = Batch::middle(&model, &samples);
         let expected = network.gradient(&batch);
         if turn == 0 && most > 0 {
@@ -209,7 +209,7 @@ fn scores_and_evaluation_are_those_of_the_reference() {
     let spec = spec("small", (1, 28, 28), &layers);
     // More than two evaluation batches, the last one small.
     let indices: Vec<u32> = (0..207).map(|index| index * 3 % 1000).collect();
-    let samples = Samples { images: &digits.test, indices: Some(&indices), pixels: &pixels };
+    let samples = Samples::of_images(&digits.test, Some(&indices), &pixels);
     for backend in Backend::available() {
         let trainer = Trainer::new(Model::with_backend(spec.clone(), backend).unwrap());
         let parameters = trainer.model().initial(Seed(8));
@@ -245,7 +245,7 @@ fn multiply_adds_are_never_forgotten() {
         let mut worker = trainer.worker();
         for &batch in batches {
             let indices: Vec<u32> = (0..batch as u32).collect();
-            let samples = Samples { images: &images, indices: Some(&indices), pixels: &pixels };
+            let samples = Samples::of_images(&images, Some(&indices), &pixels);
             worker.gradient(&parameters, &samples).unwrap();
         }
         worker.multiply_adds()

@@ -56,7 +56,7 @@ fn way(from: &[Named], to: &[Named]) -> Vec<Named> {
 fn check(params: LocalTrainingParams, images: &Images, indices: Option<&[u32]>, round: u64) {
     let training = params.check().unwrap();
     let pixels = standardised(images);
-    let samples = Samples { images, indices, pixels: &pixels };
+    let samples = Samples::of_images(images, indices, &pixels);
     let task = LocalTask { training: &training, samples, seed: Seed(11), round, client: 17 };
     for backend in Backend::available() {
         let trainer = Trainer::new(Model::with_backend(small(), backend).unwrap());
@@ -97,7 +97,7 @@ fn squares_are_those_of_single_samples() {
     let digits = embedded_digits().unwrap().train;
     let indices: Vec<u32> = (0..53).collect();
     let pixels = standardised(&digits);
-    let samples = Samples { images: &digits, indices: Some(&indices), pixels: &pixels };
+    let samples = Samples::of_images(&digits, Some(&indices), &pixels);
     let params = LocalTrainingParams { batch: 10, learning_rate: 0.2, ..PLAIN };
     let training = params.check().unwrap();
     let task = LocalTask { training: &training, samples, seed: Seed(3), round: 0, client: 4 };
@@ -293,7 +293,7 @@ fn paths_agree_after_a_round() {
     let digits = embedded_digits().unwrap();
     let pixels = standardised(&digits.train);
     let indices: Vec<u32> = (0..60).collect();
-    let samples = Samples { images: &digits.train, indices: Some(&indices), pixels: &pixels };
+    let samples = Samples::of_images(&digits.train, Some(&indices), &pixels);
     let training =
         LocalTrainingParams { batch: 10, work: LocalWork::Epochs(2), learning_rate: 0.02, ..PLAIN };
     let training = training.check().unwrap();
@@ -349,7 +349,7 @@ fn what_cannot_be_trained_is_named() {
         assert_eq!(error_field(Samples::all(&images, &pixels), len), both("images"));
     }
     let images = noise(small().input, 4, 4, 1);
-    assert_eq!(error_field(Samples { images: &images, ..good }, len), both("classes"));
+    assert_eq!(error_field(Samples::all(&images, &pixels), len), both("classes"));
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_table_for_other_channels_is_named() {
     let len = Model::new(small()).unwrap().parameters();
     let images = noise(small().input, 3, 4, 1);
     let grey: PixelNormalization = standardised(&noise(ImageShape::new(1, 8, 8), 3, 4, 1));
-    let samples = Samples { images: &images, indices: None, pixels: &grey };
+    let samples = Samples::of_images(&images, None, &grey);
     assert_eq!(error_field(samples, len), [Some("pixels".to_string()), Some("pixels".to_string())]);
 }
 
@@ -380,10 +380,8 @@ fn a_client_that_diverged_leaves_nothing_behind() {
     for backend in Backend::available() {
         let trainer = Trainer::new(Model::with_backend(spec.clone(), backend).unwrap());
         let indices: Vec<u32> = (0..69).collect();
-        let samples = |range: std::ops::Range<usize>| Samples {
-            images: &digits.train,
-            indices: Some(&indices[range]),
-            pixels: &pixels,
+        let samples = |range: std::ops::Range<usize>| {
+            Samples::of_images(&digits.train, Some(&indices[range]), &pixels)
         };
         let mut worker = trainer.worker();
         let parameters = trainer.initial(Seed(1));

@@ -12,5 +12,6 @@ mod gradients;
 mod large_layers;
 mod local_training;
 mod model_files;
+mod own_data;
 mod reference;
 mod round_engine;

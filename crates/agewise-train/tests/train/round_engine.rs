@@ -118,7 +118,7 @@ fn a_native_task_is_its_trainer() {
     let partition = params.check(&data.train).unwrap().split();
     let pixels = PixelNormalization::new(PixelScale::Unit, &data.train);
     let indices = Some(partition.of(9));
-    let samples = Samples { images: &data.train, indices, pixels: &pixels };
+    let samples = Samples::of_images(&data.train, indices, &pixels);
     let mut worker = task.trainer().worker();
 
     let first = task.trainer().model().initial(KEY.seed);

@@ -168,7 +168,7 @@ fn learning_is_what_its_definitions_say() {
             .map(|client| {
                 let images = partition.of(client);
                 assert_eq!(training.clients[client].samples, images.len() as u64);
-                let train = &native.dataset().train;
+                let train = native.images().unwrap().0;
                 let label = |&image: &u32| usize::from(train.label(image as usize));
                 let per_class = 200 / CLASSES;
                 let right = |image| last.class_correct[label(image)] as f64 / per_class as f64;

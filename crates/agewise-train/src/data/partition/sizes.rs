@@ -1,20 +1,20 @@
-//! From relative sizes to numbers of images.
+//! From relative sizes to numbers of samples.
 
 use agewise_core::Sizes;
 
-/// Shares `images` in proportion to the relative sizes, with at least `least` for everyone, which the caller has
+/// Shares `samples` in proportion to the relative sizes, with at least `least` for everyone, which the caller has
 /// checked to be possible.
 ///
 /// Who would have less gets `least`, and the others share what remains in proportion; whole numbers by largest
 /// remainder. Everything is given away.
-pub(crate) fn in_images(relative: &Sizes, images: usize, least: usize) -> Vec<usize> {
+pub(crate) fn in_samples(relative: &Sizes, samples: usize, least: usize) -> Vec<usize> {
     let clients = relative.clients() as usize;
     let mut order: Vec<usize> = (0..clients).collect();
     let weight = |client: usize| relative.of(client as u32);
     order.sort_by(|&a, &b| weight(a).total_cmp(&weight(b)));
 
     // From the smallest on: a client with too little in proportion is raised, which leaves less for the others.
-    let mut remaining = images;
+    let mut remaining = samples;
     let mut raised = 0;
     // Sums from the largest down: what is left after subtracting from a total may be all rounding error.
     let mut sums: Vec<f64> = vec![0.0; clients + 1];
@@ -63,15 +63,15 @@ pub(crate) fn in_images(relative: &Sizes, images: usize, least: usize) -> Vec<us
 mod tests {
     use super::*;
 
-    fn shared(weights: &[f64], images: usize, least: usize) -> Vec<usize> {
-        in_images(&Sizes::new(weights.to_vec()).unwrap(), images, least)
+    fn shared(weights: &[f64], samples: usize, least: usize) -> Vec<usize> {
+        in_samples(&Sizes::new(weights.to_vec()).unwrap(), samples, least)
     }
 
     #[test]
     fn sizes_are_in_proportion_and_use_everything() {
         assert_eq!(shared(&[1.0, 2.0, 5.0], 80, 1), [10, 20, 50]);
-        assert_eq!(in_images(&Sizes::equal(3), 11, 1), [4, 4, 3]);
-        assert_eq!(in_images(&Sizes::equal(4), 8, 2), [2, 2, 2, 2]);
+        assert_eq!(in_samples(&Sizes::equal(3), 11, 1), [4, 4, 3]);
+        assert_eq!(in_samples(&Sizes::equal(4), 8, 2), [2, 2, 2, 2]);
     }
 
     #[test]

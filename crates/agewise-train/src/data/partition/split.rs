@@ -1,7 +1,8 @@
 //! The draws: from a distribution and sizes to the images of each client.
 
+use super::Divisible;
 use super::distribution::PartitionDistribution;
-use crate::data::images::Images;
+use crate::data::set::NaturalClients;
 use agewise_core::distributions::gamma;
 use agewise_core::{Draw, Draws, Seed, Sequence, Stream};
 use rand_core::Rng;
@@ -14,27 +15,58 @@ const LABEL_SHARES: Stream = Stream::custom(101);
 const TURNS: Stream = Stream::custom(102);
 /// The labels that clients choose.
 const LABEL_CHOICES: Stream = Stream::custom(103);
+/// Which clients of the data take part.
+const DRAWN_CLIENTS: Stream = Stream::custom(105);
 
 /// Shares the images: every one goes to exactly one client, and each client gets its size.
 pub(super) fn split(
     distribution: PartitionDistribution,
-    images: &Images,
+    samples: &Divisible,
     sizes: &[usize],
     seed: Seed,
 ) -> Vec<Vec<u32>> {
     // There are at most 2^32 - 1 images.
-    let mut order: Vec<u32> = (0..images.len() as u32).collect();
+    let mut order: Vec<u32> = (0..samples.len() as u32).collect();
     shuffle(&mut order, &mut sequence(seed, IMAGE_ORDER));
     match distribution {
-        PartitionDistribution::Iid => deal(&order, sizes.iter().copied().enumerate(), sizes.len()),
+        // The clients of the data are not divided by draws.
+        PartitionDistribution::Iid | PartitionDistribution::Clients => {
+            deal(&order, sizes.iter().copied().enumerate(), sizes.len())
+        }
         PartitionDistribution::Shards(shards) => {
-            order.sort_by_key(|&image| images.label(image as usize));
+            order.sort_by_key(|&image| samples.label(image as usize));
             let mut turns = shards_of(sizes, shards as usize);
             shuffle(&mut turns, &mut sequence(seed, TURNS));
             deal(&order, turns.into_iter(), sizes.len())
         }
-        PartitionDistribution::Dirichlet(alpha) => dirichlet(alpha, images, &order, sizes, seed),
+        PartitionDistribution::Dirichlet(alpha) => dirichlet(alpha, samples, &order, sizes, seed),
     }
+}
+
+/// Some of the clients of the data, in increasing order.
+pub(super) fn draw_clients(all: u32, wanted: u32, seed: Seed) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..all).collect();
+    if wanted < all {
+        shuffle(&mut order, &mut sequence(seed, DRAWN_CLIENTS));
+        order.truncate(wanted as usize);
+        order.sort_unstable();
+    }
+    order
+}
+
+/// The samples of these clients of the data.
+pub(super) fn natural(clients: &NaturalClients, drawn: &[u32]) -> Vec<Vec<u32>> {
+    let mut places = vec![None; clients.len()];
+    for (place, &client) in drawn.iter().enumerate() {
+        places[client as usize] = Some(place);
+    }
+    let mut shared = vec![Vec::new(); drawn.len()];
+    for (sample, &owner) in (0..).zip(clients.owners()) {
+        if let Some(place) = places[owner as usize] {
+            shared[place].push(sample);
+        }
+    }
+    shared
 }
 
 fn sequence(seed: Seed, stream: Stream) -> Sequence {
@@ -82,15 +114,15 @@ fn shards_of(sizes: &[usize], shards: usize) -> Vec<(usize, usize)> {
 /// near the end clients take what is there; the random order lets that happen to all alike.
 fn dirichlet(
     alpha: f64,
-    images: &Images,
+    samples: &Divisible,
     order: &[u32],
     sizes: &[usize],
     seed: Seed,
 ) -> Vec<Vec<u32>> {
-    let classes = images.classes() as usize;
+    let classes = samples.classes as usize;
     let mut pools = vec![Vec::new(); classes];
     for &image in order {
-        pools[usize::from(images.label(image as usize))].push(image);
+        pools[usize::from(samples.label(image as usize))].push(image);
     }
     let draws = Draws::new(seed, LABEL_SHARES, 0);
     let shares: Vec<Vec<f64>> = (0..sizes.len() as u64)

@@ -31,11 +31,11 @@ impl Spread {
 pub struct PartitionSummary {
     /// The number of clients.
     pub clients: usize,
-    /// The images of all clients together.
+    /// The samples of all clients together.
     pub images: usize,
-    /// The images of a client.
+    /// The samples of a client.
     pub sizes: Spread,
-    /// The classes of which a client has images.
+    /// The classes of which a client has samples.
     pub classes: Spread,
     /// The total variation distance between the labels of a client and all labels, on average over clients: 0 if
     /// everyone has the same mixture, near 1 if everyone has a class of its own.

@@ -8,7 +8,7 @@ mod layers;
 pub(crate) mod training;
 
 use agewise_train::data::ImageShape;
-use agewise_train::local::Samples;
+use agewise_train::local::{SampleSource, Samples};
 use agewise_train::model::{Layer, Model};
 use layers::Shape;
 use safetensors::{Dtype, SafeTensors};
@@ -81,7 +81,7 @@ fn read(file: &SafeTensors<'_>, name: String, shape: &[usize]) -> Named {
 impl Batch {
     /// The middle of all samples.
     pub(crate) fn middle(model: &Model, samples: &Samples<'_>) -> Self {
-        let (have, want) = (samples.images.shape(), model.input());
+        let (have, want) = (samples.shape(), model.input());
         let corner = ((have.height - want.height) / 2, (have.width - want.width) / 2);
         let mut batch = Self::default();
         for sample in 0..samples.len() {
@@ -100,8 +100,14 @@ impl Batch {
         mirrored: bool,
     ) {
         let index = samples.indices.map_or(sample, |indices| indices[sample] as usize);
-        let (have, want) = (samples.images.shape(), model.input());
-        let bytes = samples.images.image(index);
+        let (have, want) = (samples.shape(), model.input());
+        let source = match samples.source {
+            SampleSource::Images(images, pixels) => Some((images, pixels)),
+            SampleSource::Table(_) => None,
+        };
+        // The reference knows images only.
+        let (images, pixels) = source.unwrap();
+        let bytes = images.image(index);
         let mut image = Vec::with_capacity(want.len());
         for channel in 0..want.channels {
             for row in 0..want.height {
@@ -109,12 +115,12 @@ impl Batch {
                     let column = if mirrored { want.width - 1 - column } else { column };
                     let at = ((top + row) * have.width + left + column) * have.channels + channel;
                     let byte = bytes[at as usize];
-                    image.push(f64::from(samples.pixels.of(channel as usize)[usize::from(byte)]));
+                    image.push(f64::from(pixels.of(channel as usize)[usize::from(byte)]));
                 }
             }
         }
         self.images.push(image);
-        self.labels.push(usize::from(samples.images.label(index)));
+        self.labels.push(usize::from(images.label(index)));
     }
 }
 

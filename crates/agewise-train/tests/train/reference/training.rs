@@ -57,7 +57,7 @@ fn each_batch(model: &Model, task: &LocalTask<'_>, mut visit: impl FnMut(&Batch)
     };
     let draws = Draws::new(task.seed, Stream::custom(201), task.round);
     let mut numbers = draws.sequence(u64::from(task.client));
-    let (have, want) = (task.samples.images.shape(), model.input());
+    let (have, want) = (task.samples.shape(), model.input());
     let room = (have.height - want.height, have.width - want.width);
     while epochs > 0 && steps > 0 {
         epochs -= 1;
