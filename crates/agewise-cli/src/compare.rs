@@ -115,7 +115,7 @@ struct OwnArgs {
 #[command(next_help_heading = "Training")]
 struct TrainingArgs {
     /// The data set: digits (embedded), mnist, fashion-mnist, cifar-10, cifar-100 or audiomnist; or data of your own: a
-    /// .csv, an .npz, an idx file or a folder of pictures
+    /// .csv, a .parquet, an .npz, an idx file or a folder of pictures
     #[arg(long, value_name = "NAME|FILE")]
     data: Option<String>,
 

@@ -74,7 +74,7 @@ impl DataDir {
 #[derive(Debug, Args, Serialize)]
 #[command(next_help_heading = "Data of your own")]
 pub(crate) struct FileArgs {
-    /// The labels: a column of a .csv, an array of an .npz, an idx file [default: what is called label, class, target or y]
+    /// The labels: a column of a table, an array of an .npz, an idx file [default: what is called label, class, target or y]
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
 

@@ -13,5 +13,6 @@ mod large_layers;
 mod local_training;
 mod model_files;
 mod own_data;
+mod parquet;
 mod reference;
 mod round_engine;

@@ -2,17 +2,13 @@
 
 use super::super::error::{DataError, FormatError};
 use super::super::images::ImageShape;
+use super::columns::Columns;
 use super::parsed::{Column, Parsed, Rows, Values};
 use super::{OwnDataParams, unpacked};
-use agewise_core::Error;
 use csv::{ReaderBuilder, StringRecord, Trim};
 use std::io::Read;
 use std::path::Path;
 
-/// What the column of the labels is usually called.
-const LABELS: [&str; 4] = ["label", "class", "target", "y"];
-/// What a column is usually called that says whose a sample is, and that is no feature.
-const CLIENTS: [&str; 4] = ["client", "client_id", "user", "user_id"];
 /// How some programs begin a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The most bytes of a file.
@@ -44,14 +40,6 @@ impl<'a> LineCounter<'a> {
     }
 }
 
-/// Where everything stands in a line.
-struct Columns {
-    names: Vec<String>,
-    features: Vec<usize>,
-    label: usize,
-    client: Option<usize>,
-}
-
 /// Reads a file; test samples have the features of the training samples, in their order.
 pub(super) fn read(
     params: &OwnDataParams,
@@ -76,19 +64,24 @@ pub(super) fn read(
         wrong(FormatError::new(format!("line {line}: {error}"), "lines of text in UTF-8"))
     };
     let header = reader.headers().map_err(|error| unreadable(&error))?.clone();
-    let columns = Columns::find(params, &header, features).map_err(wrong)?;
+    let names: Vec<String> = header.iter().map(str::to_string).collect();
+    if !names.is_empty() && names.iter().all(|name| name.parse::<f64>().is_ok()) {
+        let found = format!("line 1: {}", names.join(", "));
+        let expected = "the names of the columns in the first line";
+        return Err(wrong(FormatError::new(found, expected)));
+    }
+    let columns = Columns::find(params, names, features).map_err(wrong)?;
     let mut parsed = Lines::default();
     for record in reader.records() {
         let record = record.map_err(|error| unreadable(&error))?;
         let line = record.position().map_or(0, |position| lines.at(position));
         parsed.add(&columns, &record, line).map_err(wrong)?;
     }
-    let names = columns.features.iter().map(|&column| columns.names[column].clone()).collect();
     Ok(Parsed {
         path: path.to_path_buf(),
         shape: ImageShape::flat(columns.features.len() as u32),
         values: Values::Numbers(parsed.features),
-        feature_names: names,
+        feature_names: columns.feature_names(),
         labels: Column::Texts(parsed.labels),
         clients: columns.client.map(|_| parsed.clients),
         rows: Rows::Lines(parsed.numbers),
@@ -101,72 +94,6 @@ fn delimiter(text: &[u8]) -> u8 {
     let count = |mark: u8| first.split(|&byte| byte == mark).count();
     // The comma wins a tie.
     [b';', b'\t', b','].into_iter().max_by_key(|&mark| count(mark)).unwrap_or(b',')
-}
-
-impl Columns {
-    fn find(
-        params: &OwnDataParams,
-        header: &StringRecord,
-        features: Option<&[String]>,
-    ) -> Result<Self, FormatError> {
-        let names: Vec<String> = header.iter().map(str::to_string).collect();
-        if !names.is_empty() && names.iter().all(|name| name.parse::<f64>().is_ok()) {
-            let found = format!("line 1: {}", names.join(", "));
-            return Err(FormatError::new(found, "the names of the columns in the first line"));
-        }
-        if let Some(double) = (1..names.len()).find(|&place| names[..place].contains(&names[place]))
-        {
-            let found = format!("line 1: two columns called {:?}", names[double]);
-            return Err(FormatError::new(found, "each name once"));
-        }
-        let place = |flag: &str, name: &str| {
-            let place = names.iter().position(|other| other == name);
-            place.ok_or_else(|| {
-                let hint = Error::unknown(flag, name, names.iter().map(String::as_str));
-                FormatError::new(format!("no column {name} ({flag})"), hint.expected())
-            })
-        };
-        let usual = || names.iter().position(|name| LABELS.contains(&name.as_str()));
-        let label = match &params.label {
-            Some(name) => place("--label", name)?,
-            None => usual().ok_or_else(|| {
-                let found = format!("no column called {}", LABELS.join(", "));
-                let expected = format!("--label COLUMN, one of {}", names.join(", "));
-                FormatError::new(found, expected)
-            })?,
-        };
-        let client = match &params.client {
-            // Test samples need not say whose they are.
-            Some(name) if features.is_some() => names.iter().position(|other| other == name),
-            Some(name) => Some(place("--client", name)?),
-            None => None,
-        };
-        let features: Vec<usize> = if let Some(features) = features {
-            let known =
-                features.iter().map(|name| place("a feature of the training samples", name));
-            known.collect::<Result<_, _>>()?
-        } else {
-            for name in &params.ignore {
-                place("--ignore", name)?;
-            }
-            let other = |&column: &usize| column != label && Some(column) != client;
-            let features = (0..names.len()).filter(other);
-            features.filter(|&column| !params.ignore.contains(&names[column])).collect()
-        };
-        if let Some(&column) =
-            features.iter().find(|&&column| CLIENTS.contains(&names[column].as_str()))
-        {
-            let name = &names[column];
-            let expected =
-                format!("--client {name} if it says whose a sample is, or --ignore {name}");
-            return Err(FormatError::new(format!("a feature called {name}"), expected));
-        }
-        if features.is_empty() {
-            let found = format!("no features among the columns {}", names.join(", "));
-            return Err(FormatError::new(found, "at least one column of numbers beside the label"));
-        }
-        Ok(Self { names, features, label, client })
-    }
 }
 
 /// The lines that were read.
@@ -196,13 +123,8 @@ impl Lines {
         for &column in &columns.features {
             let number: Option<f32> = record[column].parse().ok();
             let number = number.filter(|number| number.is_finite()).ok_or_else(|| {
-                let name = &columns.names[column];
-                let found = format!("line {line}, column {name}: {:?}", &record[column]);
-                let expected = format!(
-                    "a finite number (rows without one have to be filled or left out; --ignore {name} leaves the \
-                     column out)"
-                );
-                FormatError::new(found, expected)
+                let found = format!("{:?}", &record[column]);
+                columns.no_number(column, &format!("line {line}"), &found)
             })?;
             self.features.push(number);
         }

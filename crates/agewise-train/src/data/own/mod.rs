@@ -1,14 +1,16 @@
-//! Data of one's own: `.csv`, `.npz`, idx, or a folder of pictures by class.
+//! Data of one's own: `.csv`, `.parquet`, `.npz`, idx, or a folder of pictures by class.
 //!
 //! Each format is read into `Parsed` by a file of its own, which names the row or the file of whatever is wrong;
 //! `assemble` makes a data set of it, the same way for all formats.
 
 mod assemble;
+mod columns;
 mod csv;
 mod folder;
 mod idx;
 mod npy;
 mod npz;
+mod parquet;
 mod parsed;
 mod zip;
 
@@ -54,25 +56,26 @@ pub struct OwnData {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Csv,
+    Parquet,
     Npz,
     Idx,
     Folder,
 }
 
-const FORMATS: &str =
-    "a .csv, an .npz, an idx file, or a folder with a subfolder of PNG pictures for each class";
+const FORMATS: &str = "a .csv, a .parquet, an .npz, an idx file, or a folder with a subfolder of PNG pictures for each class";
 
 impl OwnDataParams {
     /// Reads the files. Everything that is wrong is named with its file and its row, column or client.
     pub fn load(&self) -> Result<OwnData, DataError> {
         let kind = kind_of(&self.data)?;
-        if !self.ignore.is_empty() && kind != Kind::Csv {
-            let expected = "no columns to ignore: only a .csv has columns that could be features";
+        if !self.ignore.is_empty() && !matches!(kind, Kind::Csv | Kind::Parquet) {
+            let expected = "no columns to ignore: only the columns of a table could be features";
             return Err(FormatError::new(self.ignore.join(", "), expected).in_file(&self.data));
         }
         let mut sources = Sources::default();
         let (train, mut test) = match kind {
             Kind::Csv => (csv::read(self, &self.data, None)?, None),
+            Kind::Parquet => (parquet::read(self, &self.data, None)?, None),
             Kind::Npz => npz::read(self, &self.data)?,
             Kind::Idx => (idx::read(self, &self.data, &mut sources, "")?, None),
             Kind::Folder => folder::read(self, &self.data)?,
@@ -86,6 +89,7 @@ impl OwnDataParams {
             sources.add("test", path)?;
             test = Some(match kind {
                 Kind::Csv => csv::read(self, path, Some(&train.feature_names))?,
+                Kind::Parquet => parquet::read(self, path, Some(&train.feature_names))?,
                 Kind::Npz => npz::read(self, path)?.0,
                 Kind::Idx => idx::read(self, path, &mut sources, "test_")?,
                 Kind::Folder => folder::read(self, path)?.0,
@@ -145,10 +149,7 @@ fn kind_of(path: &Path) -> Result<Kind, DataError> {
     match first.as_slice() {
         [b'P', b'K', 3 | 5, ..] => Ok(Kind::Npz),
         [0, 0, _, 1..=4, ..] => Ok(Kind::Idx),
-        [b'P', b'A', b'R', b'1', ..] => Err(wrong(
-            "a Parquet file",
-            "a .csv or an .npz: pandas.read_parquet(FILE).to_csv(OTHER, index=False) makes one",
-        )),
+        [b'P', b'A', b'R', b'1', ..] => Ok(Kind::Parquet),
         [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Err(wrong(
             "a single array (.npy)",
             "an .npz: numpy.savez(FILE, x=..., y=..., client=...)",
