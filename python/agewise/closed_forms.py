@@ -37,6 +37,8 @@ class PolicyTheory:
     sigma: float | None
     #: Sigma given that the cohort is not empty.
     sigma_given_nonempty: float | None
+    #: Theorem 5 as the paper prints it, without a term for an empty cohort.
+    sigma_as_printed: float | None
     #: False if sizes were grouped into classes to compute Sigma.
     sigma_exact: bool
     cohort_mean: float

@@ -71,6 +71,7 @@ impl LawPolicy {
                 IndependentSigma {
                     with_rule: Sigma::exact(unbiased_sigma(setting, inclusion)),
                     given_nonempty: Sigma::exact(given_nonempty),
+                    as_printed: None,
                     empty_probability: empty,
                 }
             }
@@ -124,6 +125,7 @@ impl Policy for LawPolicy {
                 .and_then(|all| all.into_iter().max()),
             sigma: Some(sigma.with_rule.value),
             sigma_given_nonempty: Some(sigma.given_nonempty.value),
+            sigma_as_printed: sigma.as_printed.map(|sigma| sigma.value),
             sigma_exact: sigma.with_rule.exact,
             cohort_mean,
             cohort_sd: cohort_variance.sqrt(),

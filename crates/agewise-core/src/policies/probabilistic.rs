@@ -113,6 +113,7 @@ impl Policy for Probabilistic {
             longest_wait: None,
             sigma: None,
             sigma_given_nonempty: None,
+            sigma_as_printed: None,
             sigma_exact: true,
             cohort_mean,
             cohort_sd: cohort_variance.sqrt(),

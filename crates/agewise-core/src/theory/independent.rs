@@ -8,13 +8,16 @@ use super::subset_weights::{SizeClass, independent_second_moments};
 use crate::math;
 use crate::setting::EmptyCohort;
 
-/// Sigma under both readings of Theorem 5.
+/// Sigma under the readings of Theorem 5.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IndependentSigma {
     /// Under the given rule for an empty cohort.
     pub with_rule: Sigma,
     /// Given that the cohort is not empty.
     pub given_nonempty: Sigma,
+    /// The printed formula, which has no term for an empty cohort: E\[1/|S|; not empty\] - 1/n. It is for equal weights
+    /// and one rate only.
+    pub as_printed: Option<Sigma>,
     /// The probability of an empty cohort.
     pub empty_probability: f64,
 }
@@ -51,11 +54,12 @@ pub fn weighted_sigma(classes: &[SizeClass], rule: EmptyCohort) -> IndependentSi
     IndependentSigma {
         with_rule: given(with_rule),
         given_nonempty: given(given_nonempty),
+        as_printed: None,
         empty_probability: empty,
     }
 }
 
-/// Puts E\[sum w^2; not empty\] and the squared means together under both readings, for equal clients.
+/// Puts E\[sum w^2; not empty\] and the squared means together under all readings, for equal clients.
 fn combine(
     square: f64,
     mean_square: f64,
@@ -71,6 +75,7 @@ fn combine(
     IndependentSigma {
         with_rule: Sigma::exact(with_rule),
         given_nonempty: Sigma::exact(square / (1.0 - empty) - 1.0 / n),
+        as_printed: Some(Sigma::exact(square - 1.0 / n)),
         empty_probability: empty,
     }
 }
@@ -85,6 +90,16 @@ mod tests {
         assert!((sigma.with_rule.value - 0.0610).abs() < 5e-5, "{sigma:?}");
         assert!(sigma.with_rule.value > 1.0 / 15.0 - 0.01, "Jensen");
         assert!(sigma.empty_probability < 1e-6);
+    }
+
+    /// Where most rounds are nearly empty the three readings are far apart.
+    #[test]
+    fn the_readings_differ_where_cohorts_are_small() {
+        let sigma = sigma(50, 0.02, EmptyCohort::ForceOne);
+        let readings = [sigma.as_printed.unwrap(), sigma.given_nonempty, sigma.with_rule];
+        for (reading, expected) in readings.iter().zip([0.469, 0.749, 0.833]) {
+            assert!((reading.value - expected).abs() < 5e-4, "{reading:?}");
+        }
     }
 
     /// Every subset of 6 clients with its probability and weights, for different sizes and rates.

@@ -54,6 +54,8 @@ pub struct PolicyTheory {
     pub sigma: Option<f64>,
     /// Sigma given that the cohort is not empty: the other reading of Theorem 5.
     pub sigma_given_nonempty: Option<f64>,
+    /// Theorem 5 as it is printed, without a term for an empty cohort; for equal weights and one rate.
+    pub sigma_as_printed: Option<f64>,
     /// Whether Sigma was computed from the sizes as they are (`true`), or from sizes gathered into
     /// classes because there are too many different ones.
     pub sigma_exact: bool,
@@ -81,6 +83,7 @@ impl PolicyTheory {
             phases: None,
             sigma: None,
             sigma_given_nonempty: None,
+            sigma_as_printed: None,
             sigma_exact: true,
             cohort_mean: f64::from(setting.cohort()),
             cohort_sd: 0.0,
@@ -98,11 +101,12 @@ impl PolicyTheory {
         Self { mean_interval: moments.mean, var_interval: moments.variance, ..self }
     }
 
-    /// Sets Sigma where an empty cohort cannot happen, so that both readings agree.
+    /// Sets Sigma where an empty cohort cannot happen, so that all readings agree.
     pub(crate) fn with_sigma(self, sigma: Option<Sigma>) -> Self {
         Self {
             sigma: sigma.map(|sigma| sigma.value),
             sigma_given_nonempty: sigma.map(|sigma| sigma.value),
+            sigma_as_printed: sigma.map(|sigma| sigma.value),
             sigma_exact: sigma.is_none_or(|sigma| sigma.exact),
             ..self
         }

@@ -115,7 +115,7 @@ fn the_bound_lies_above_the_error() {
         assert!((gaps.error[0].1 - begin).abs() < 1e-6, "{begin}, {:?}", gaps.error);
         let bound = experiment.bound(record.id.variant, context, gaps).unwrap();
         for &(rounds, error) in &gaps.error {
-            let above = bound.after(rounds).total();
+            let above = bound.proven(rounds).total();
             assert!(error > -1e-9 && error < above, "after {rounds}: {error}, {above}");
         }
         assert!(gaps.error[12].1 < gaps.error[0].1, "{:?}", gaps.error);
