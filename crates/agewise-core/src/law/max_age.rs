@@ -22,7 +22,7 @@ const LEAST_AUTO: u32 = 10;
 impl MaxAge {
     /// The maximum age for a target interval of n/m rounds.
     ///
-    /// `Auto` is ceil(n/m), from which on no law of a family changes that is the best without a bound; at least 10, as in
+    /// `Auto` is ceil(n/m), from which on no law changes that is the best of its family without a bound; at least 10, as in
     /// the paper, and at most [`LARGEST_MAX_AGE`].
     pub fn at(self, interval: f64) -> Result<u32> {
         match self {
@@ -32,11 +32,11 @@ impl MaxAge {
         }
     }
 
-    /// What this maximum age costs a family of laws, if it costs anything.
+    /// What this maximum age costs a family of laws, if it costs anything beside [`MaxAge::Auto`].
     pub fn cost(self, family: LawFamily, interval: f64) -> Result<Option<MaxAgeCost>> {
         let law = family.law(interval, self)?;
         let (max_age, variance) = (law.max_age(), law.interval().variance);
-        let least = family.unbounded(interval)?.interval().variance;
+        let least = family.law(interval, Self::Auto)?.interval().variance;
         // Below a thousandth (of the variance or of a squared round) rounding is all that differs.
         let costs = variance > least + 1e-3 * least.max(1.0);
         Ok(costs.then_some(MaxAgeCost { max_age, interval, variance, least }))
@@ -123,7 +123,7 @@ pub struct MaxAgeCost {
     pub interval: f64,
     /// Var\[X\] of the law with it.
     pub variance: f64,
-    /// Var\[X\] of the law without a bound.
+    /// Var\[X\] of the law with the one that is chosen by itself.
     pub least: f64,
 }
 
@@ -143,19 +143,6 @@ impl fmt::Display for MaxAgeCost {
 /// A number with two digits behind the point at most.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
-}
-
-impl LawFamily {
-    /// The law of this family whose maximum age costs nothing.
-    fn unbounded(self, interval: f64) -> Result<AgeLaw> {
-        // A linear law has no last change of its own: eight intervals are beyond what any client waits.
-        let enough = match self {
-            Self::Linear => 8.0 * interval,
-            _ => interval,
-        };
-        let age = (enough.ceil() as u32).clamp(LEAST_AUTO, LARGEST_MAX_AGE);
-        self.law(interval, u64::from(age))
-    }
 }
 
 #[cfg(test)]
@@ -188,6 +175,9 @@ mod tests {
             "max_age = 10 costs: Var[X] 8010 instead of 0 at n/m = 100 (max_age = auto does not)";
         assert_eq!(cost.to_string(), text);
         assert!(MaxAge::Fixed(10).cost(LawFamily::Linear, 100.0).unwrap().is_some());
+        // A linear law would fall a little further with a larger one; the default warns of nothing.
+        assert_eq!(MaxAge::Auto.cost(LawFamily::Linear, 100.0 / 15.0).unwrap(), None);
+        assert_eq!(MaxAge::Fixed(10).cost(LawFamily::Linear, 100.0 / 15.0).unwrap(), None);
         assert_eq!(MaxAge::Fixed(10).cost(LawFamily::Optimal, 100.0 / 15.0).unwrap(), None);
     }
 
