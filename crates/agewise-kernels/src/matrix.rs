@@ -3,15 +3,18 @@
 use crate::Aligned;
 use crate::Backend;
 use crate::backend::Kernel;
-use crate::tile::{Strided, blocks, multiply_add, pack_panels, with_rows};
-use crate::vector::{LANES, Vector, load_each};
+use crate::tile::{Apart, blocks, multiply_add, with_rows};
+use crate::vector::{LANES, Vector, load_each, prefetch};
 
 /// Numbers of a row of the left matrix that are multiplied before the next row's are: a panel of as many rows of the right
 /// matrix stays in the first cache.
 const DEPTH: usize = 256;
 
-/// Rows of the left matrix that stay in the second cache.
-const ROWS: usize = 168;
+/// Rows of the left matrix that stay in the second cache, with their sums.
+const ROWS: usize = 112;
+
+/// From one of these rows to the next: a little more, so that they do not all fall into the same places of the cache.
+const STRIDE: usize = DEPTH + LANES;
 
 /// `target = left * right`, matrices row by row, `left` of rows by inner, `right` of inner by columns.
 ///
@@ -26,34 +29,55 @@ pub fn product(
 ) {
     let (left, right) = (&left[..rows * inner], &right[..inner * columns]);
     let target = &mut target[..rows * columns];
+    if columns == 0 {
+        return;
+    }
     let padded = columns.next_multiple_of(LANES);
-    let mut panels = Aligned::zeros(DEPTH.min(inner) * padded);
-    let mut sums = Aligned::zeros(rows * padded);
-    // Rows of a block lie a little apart, so that they do not all fall into the same places of the cache.
-    let stride = DEPTH + LANES;
-    let mut block = Aligned::zeros(ROWS.min(rows) * stride);
+    let mut panels = Aligned::zeros(inner * padded);
     for begin in (0..inner).step_by(DEPTH) {
         let len = DEPTH.min(inner - begin);
-        let element = |row, column| right[(begin + row) * columns + column];
-        pack_panels(len, columns, element, &mut panels);
-        for (first, count) in blocks(rows, ROWS) {
+        pack(&right[begin * columns..][..len * columns], columns, &mut panels[begin * padded..]);
+    }
+    let mut block = Aligned::zeros(ROWS.min(rows) * STRIDE);
+    let stride = padded + LANES;
+    let mut sums = Aligned::zeros(ROWS.min(rows) * stride);
+    for (first, count) in blocks(rows, ROWS) {
+        sums.fill(0.0);
+        for begin in (0..inner).step_by(DEPTH) {
+            let len = DEPTH.min(inner - begin);
             for row in 0..count {
-                let from = (first + row) * inner + begin;
-                block[row * stride..][..len].copy_from_slice(&left[from..from + len]);
+                let from = &left[(first + row) * inner + begin..][..len];
+                block[row * STRIDE..][..len].copy_from_slice(from);
             }
             let part = Part {
                 shape: (count, len, padded),
-                left: (block.as_ptr(), stride),
-                panels: panels.as_ptr(),
-                sums: sums[first * padded..].as_mut_ptr(),
+                left: block.as_ptr(),
+                panels: panels[begin * padded..].as_ptr(),
+                sums: (sums.as_mut_ptr(), stride),
             };
             // SAFETY: the buffers have the lengths of the shape.
             unsafe { backend.run(part) }
         }
-    }
-    if columns > 0 {
-        for (row, sums) in target.chunks_exact_mut(columns).zip(sums.chunks_exact(padded)) {
+        let to = target[first * columns..].chunks_exact_mut(columns);
+        for (row, sums) in to.zip(sums.chunks_exact(stride)).take(count) {
             row.copy_from_slice(&sums[..columns]);
+        }
+    }
+}
+
+/// Brings rows into panels of [`LANES`] columns that lie side by side for each row.
+fn pack(rows: &[f32], columns: usize, panels: &mut [f32]) {
+    let len = rows.len() / columns;
+    for column in (0..columns).step_by(LANES) {
+        let lanes = LANES.min(columns - column);
+        let panel = panels[column * len..].chunks_exact_mut(LANES);
+        for (row, vector) in rows.chunks_exact(columns).zip(panel) {
+            if lanes == LANES {
+                // A constant length is no call.
+                vector[..LANES].copy_from_slice(&row[column..column + LANES]);
+            } else {
+                vector[..lanes].copy_from_slice(&row[column..]);
+            }
         }
     }
 }
@@ -61,18 +85,25 @@ pub fn product(
 /// `sums += left * right` for one block of rows and one part of the inner numbers.
 struct Part {
     shape: (usize, usize, usize),
-    /// The rows, so many floats apart.
-    left: (*const f32, usize),
+    /// The rows, [`STRIDE`] apart.
+    left: *const f32,
     panels: *const f32,
-    sums: *mut f32,
+    /// The sums, rows so many floats apart.
+    sums: (*mut f32, usize),
 }
 
 impl Kernel for Part {
     #[inline(always)]
     unsafe fn run<V: Vector>(self) {
-        let (rows, _, columns) = self.shape;
+        let (rows, len, columns) = self.shape;
         for (panel, vectors) in blocks(columns / LANES, V::TILE.1) {
-            for (first, count) in blocks(rows, V::TILE.0) {
+            // Each tile asks for a share of the panels that come next, which are far away.
+            let next = self.panels.wrapping_add((panel + vectors) * LANES * len);
+            let share = (vectors * len).div_ceil(rows.div_ceil(V::TILE.0));
+            for (tile, (first, count)) in blocks(rows, V::TILE.0).enumerate() {
+                for vector in tile * share..(tile + 1) * share {
+                    prefetch(next.wrapping_add(vector * LANES));
+                }
                 with_rows!(count, V::TILE.0, |R| unsafe {
                     if const { V::TILE.1 == 2 } && vectors == 2 {
                         self.tile::<V, R, 2>(first, panel * LANES);
@@ -88,20 +119,24 @@ impl Kernel for Part {
 impl Part {
     #[inline(always)]
     unsafe fn tile<V: Vector, const R: usize, const C: usize>(&self, first: usize, column: usize) {
-        let (_, len, columns) = self.shape;
-        let (left, stride) = self.left;
+        let (_, len, _) = self.shape;
+        let (to, stride) = self.sums;
         unsafe {
-            let left = Strided { from: left.add(first * stride), rows: stride, numbers: 1 };
+            let left = Apart::<STRIDE>(self.left.add(first * STRIDE));
+            let to = to.add(first * stride + column);
             let mut sums = [[V::splat(0.0); C]; R];
-            let to = self.sums.add(first * columns + column);
             for r in 0..R {
-                sums[r] = load_each(to.add(r * columns), LANES);
+                sums[r] = load_each(to.add(r * stride), LANES);
+                // The sums of the next tile are in the second cache.
+                for c in 0..C {
+                    prefetch(to.wrapping_add((R + r) * stride + c * LANES));
+                }
             }
             let right = (self.panels.add(column * len), LANES, len * LANES);
             multiply_add(&mut sums, len, &left, right);
             for r in 0..R {
                 for c in 0..C {
-                    sums[r][c].store(to.add(r * columns + c * LANES));
+                    sums[r][c].store(to.add(r * stride + c * LANES));
                 }
             }
         }

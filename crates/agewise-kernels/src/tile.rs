@@ -59,6 +59,17 @@ impl Rows for Strided {
     }
 }
 
+/// Rows that begin a constant number of floats apart, with their numbers side by side.
+#[derive(Clone, Copy)]
+pub(crate) struct Apart<const STRIDE: usize>(pub(crate) *const f32);
+
+impl<const STRIDE: usize> Rows for Apart<STRIDE> {
+    #[inline(always)]
+    unsafe fn number(&self, row: usize, k: usize) -> f32 {
+        unsafe { *self.0.add(row * STRIDE + k) }
+    }
+}
+
 /// Rows that begin anywhere, so far behind their pointers, with their numbers side by side.
 #[derive(Clone, Copy)]
 pub(crate) struct Scattered<const R: usize> {
