@@ -128,7 +128,7 @@ impl Kernel for Scores {
                         }
                         let tile = InnerProducts { len, stride: inputs, left, right };
                         with_rows!(rows, V::INNER.0, [1 2 3 4], |R| {
-                            with_rows!(columns, V::INNER.1, [1 2 3], |C| {
+                            with_rows!(columns, V::INNER.1, [1 2 3 4], |C| {
                                 tile.add_to::<V, R, C>(outputs, to);
                             });
                         });
@@ -178,23 +178,39 @@ impl InnerProducts {
                     }
                 }
             }
+            let mut lanes = [[V::splat(0.0); R]; C];
             for c in 0..C {
-                for first in (0..R).step_by(4) {
-                    let rows = if R - first < 4 { R - first } else { 4 };
-                    let mut lanes = [V::splat(0.0); 4];
-                    for r in 0..rows {
-                        lanes[r] = V::join(parts[first + r][c]);
-                        if whole < len {
-                            let row = left.add((first + r) * stride + whole);
-                            let row = V::load_first(row, len - whole);
-                            let column = right.add(c * stride + whole);
-                            let column = V::load_first(column, len - whole);
-                            lanes[r] = row.mul_add(column, lanes[r]);
-                        }
+                for r in 0..R {
+                    lanes[c][r] = V::join(parts[r][c]);
+                }
+            }
+            if whole < len {
+                let mut rows = [V::splat(0.0); R];
+                for r in 0..R {
+                    rows[r] = V::load_first(left.add(r * stride + whole), len - whole);
+                }
+                for c in 0..C {
+                    let column = V::load_first(right.add(c * stride + whole), len - whole);
+                    for r in 0..R {
+                        lanes[c][r] = rows[r].mul_add(column, lanes[c][r]);
                     }
-                    let sums = V::sums(lanes);
-                    for r in 0..rows {
-                        *to.add(c * to_stride + first + r) += sums[r];
+                }
+            }
+            // Eight at once, column by column.
+            let place = |at: usize| (at % R, at / R);
+            for first in (0..R * C).step_by(8) {
+                let mut eight = [V::splat(0.0); 8];
+                for at in first..R * C {
+                    if at < first + 8 {
+                        let (r, c) = place(at);
+                        eight[at - first] = lanes[c][r];
+                    }
+                }
+                let sums = V::sums(eight);
+                for at in first..R * C {
+                    if at < first + 8 {
+                        let (r, c) = place(at);
+                        *to.add(c * to_stride + r) += sums[at - first];
                     }
                 }
             }

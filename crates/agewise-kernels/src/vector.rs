@@ -45,9 +45,9 @@ pub(crate) trait Vector: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// `self * factor + sum`, rounded once.
     unsafe fn mul_add(self, factor: Self, sum: Self) -> Self;
-    /// The sums of the lanes of four vectors. Each adds lane i to lane i + 8 (i below 8), then i to i + 4 (below 4), to
+    /// The sums of the lanes of eight vectors. Each adds lane i to lane i + 8 (i below 8), then i to i + 4 (below 4), to
     /// i + 2 (below 2), and at last lane 0 to lane 1.
-    unsafe fn sums(of: [Self; 4]) -> [f32; 4];
+    unsafe fn sums(of: [Self; 8]) -> [f32; 8];
 
     /// Reads one part of a vector.
     unsafe fn load_part(from: *const f32) -> Self::Part;

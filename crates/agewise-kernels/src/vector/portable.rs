@@ -60,7 +60,7 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
-    unsafe fn sums(of: [Self; 4]) -> [f32; 4] {
+    unsafe fn sums(of: [Self; 8]) -> [f32; 8] {
         of.map(|Self(mut lanes)| {
             for half in [8, 4, 2, 1] {
                 for lane in 0..half {

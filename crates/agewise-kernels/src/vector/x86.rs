@@ -2,13 +2,12 @@
 
 use super::Vector;
 use std::arch::x86_64::{
-    __m256, __m512, _mm_add_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_setzero_ps, _mm_shuffle_ps,
-    _mm_storeu_ps, _mm256_add_ps, _mm256_castpd_ps, _mm256_castps256_ps128, _mm256_extractf128_ps,
-    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_maskload_ps, _mm256_mul_ps,
-    _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps, _mm512_add_ps, _mm512_castps_pd,
-    _mm512_castps512_ps256, _mm512_extractf64x4_pd, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps,
-    _mm512_storeu_ps,
+    __m256, __m512, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_maskload_ps, _mm256_mul_ps, _mm256_permute2f128_ps, _mm256_set1_ps, _mm256_setzero_ps,
+    _mm256_shuffle_ps, _mm256_storeu_ps, _mm512_add_ps, _mm512_castps512_ps256, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps,
+    _mm512_permute_ps, _mm512_permutexvar_ps, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_ps,
+    _mm512_shuffle_f32x4, _mm512_shuffle_ps, _mm512_storeu_ps,
 };
 
 /// Two registers of eight floats.
@@ -18,30 +17,6 @@ pub(crate) struct Avx2(__m256, __m256);
 /// One register of sixteen floats.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512);
-
-/// The last steps of [`Vector::sums`], from the sums of lanes that are eight apart.
-///
-/// # Safety
-/// The processor has AVX.
-#[inline(always)]
-unsafe fn sums_of_eight(of: [__m256; 4]) -> [f32; 4] {
-    unsafe {
-        let mut fours = [_mm_setzero_ps(); 4];
-        for (four, eight) in fours.iter_mut().zip(of) {
-            *four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-        }
-        // Lanes 0 and 1 of two vectors, each plus the lane that is two behind it.
-        let pairs = [
-            _mm_add_ps(_mm_movelh_ps(fours[0], fours[1]), _mm_movehl_ps(fours[1], fours[0])),
-            _mm_add_ps(_mm_movelh_ps(fours[2], fours[3]), _mm_movehl_ps(fours[3], fours[2])),
-        ];
-        let even = _mm_shuffle_ps::<0b10_00_10_00>(pairs[0], pairs[1]);
-        let odd = _mm_shuffle_ps::<0b11_01_11_01>(pairs[0], pairs[1]);
-        let mut sums = [0.0; 4];
-        _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(even, odd));
-        sums
-    }
-}
 
 impl Vector for Avx2 {
     // 12 of 16 registers are sums.
@@ -98,13 +73,31 @@ impl Vector for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn sums(of: [Self; 4]) -> [f32; 4] {
+    unsafe fn sums(of: [Self; 8]) -> [f32; 8] {
         unsafe {
-            let mut eights = [_mm256_setzero_ps(); 4];
+            let mut eights = [_mm256_setzero_ps(); 8];
             for (eight, Self(low, high)) in eights.iter_mut().zip(of) {
                 *eight = _mm256_add_ps(low, high);
             }
-            sums_of_eight(eights)
+            // Two vectors in the halves of a register: 0 and 4, 1 and 5, 2 and 6, 3 and 7.
+            let mut fours = [_mm256_setzero_ps(); 4];
+            for k in 0..4 {
+                let low = _mm256_permute2f128_ps::<0x20>(eights[k], eights[k + 4]);
+                let high = _mm256_permute2f128_ps::<0x31>(eights[k], eights[k + 4]);
+                fours[k] = _mm256_add_ps(low, high);
+            }
+            // Two in each half: 0 and 1 with 4 and 5, 2 and 3 with 6 and 7.
+            let mut pairs = [_mm256_setzero_ps(); 2];
+            for k in 0..2 {
+                let low = _mm256_shuffle_ps::<0b01_00_01_00>(fours[2 * k], fours[2 * k + 1]);
+                let high = _mm256_shuffle_ps::<0b11_10_11_10>(fours[2 * k], fours[2 * k + 1]);
+                pairs[k] = _mm256_add_ps(low, high);
+            }
+            let even = _mm256_shuffle_ps::<0b10_00_10_00>(pairs[0], pairs[1]);
+            let odd = _mm256_shuffle_ps::<0b11_01_11_01>(pairs[0], pairs[1]);
+            let mut sums = [0.0; 8];
+            _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(even, odd));
+            sums
         }
     }
 
@@ -139,7 +132,7 @@ impl Vector for Avx512 {
     // 28 of 32 registers are sums.
     const TILE: (usize, usize) = (14, 2);
     const GROUP: usize = 10;
-    const INNER: (usize, usize) = (4, 3);
+    const INNER: (usize, usize) = (4, 4);
     const PARTS: usize = 1;
     type Part = __m512;
 
@@ -184,14 +177,33 @@ impl Vector for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn sums(of: [Self; 4]) -> [f32; 4] {
+    unsafe fn sums(of: [Self; 8]) -> [f32; 8] {
         unsafe {
-            let mut eights = [_mm256_setzero_ps(); 4];
-            for (eight, Self(lanes)) in eights.iter_mut().zip(of) {
-                let high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(lanes), 1));
-                *eight = _mm256_add_ps(_mm512_castps512_ps256(lanes), high);
+            // Two vectors in the halves of a register: 0 and 1, 2 and 3, 4 and 5, 6 and 7.
+            let mut eights = [_mm512_setzero_ps(); 4];
+            for k in 0..4 {
+                let [Self(left), Self(right)] = [of[2 * k], of[2 * k + 1]];
+                let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(left, right);
+                let high = _mm512_shuffle_f32x4::<0b11_10_11_10>(left, right);
+                eights[k] = _mm512_add_ps(low, high);
             }
-            sums_of_eight(eights)
+            // Four in the quarters: 0 to 3, 4 to 7.
+            let mut fours = [_mm512_setzero_ps(); 2];
+            for k in 0..2 {
+                let low = _mm512_shuffle_f32x4::<0b10_00_10_00>(eights[2 * k], eights[2 * k + 1]);
+                let high = _mm512_shuffle_f32x4::<0b11_01_11_01>(eights[2 * k], eights[2 * k + 1]);
+                fours[k] = _mm512_add_ps(low, high);
+            }
+            // Two in each quarter: k and k + 4.
+            let low = _mm512_shuffle_ps::<0b01_00_01_00>(fours[0], fours[1]);
+            let high = _mm512_shuffle_ps::<0b11_10_11_10>(fours[0], fours[1]);
+            let pairs = _mm512_add_ps(low, high);
+            let ones = _mm512_add_ps(pairs, _mm512_permute_ps::<0b10_11_00_01>(pairs));
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 8, 12, 2, 6, 10, 14);
+            let mut sums = [0.0; 8];
+            let ordered = _mm512_castps512_ps256(_mm512_permutexvar_ps(order, ones));
+            _mm256_storeu_ps(sums.as_mut_ptr(), ordered);
+            sums
         }
     }
 
