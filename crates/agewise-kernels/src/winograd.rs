@@ -6,82 +6,18 @@
 //! channels at one point are a matrix product. More points lose more digits: M = 2 keeps six of them and serves
 //! training, M = 4 keeps five and serves evaluation.
 
+mod points;
+mod transforms;
+
 use crate::backend::Kernel;
 use crate::tile::{Strided, blocks, multiply_add, with_rows};
 use crate::vector::{LANES, Vector};
 use crate::{Aligned, Backend};
-
-/// Side of the kernels that this is made for.
-const KERNEL: usize = 5;
+use points::KERNEL;
+use transforms::{Prepare, TransformInputs, TransformOutputs};
 
 /// Fewer tiles are faster directly: the matrix products would be too thin.
 const FEWEST_TILES: usize = 9;
-
-/// The transforms for one size of tiles: A points, M outputs.
-trait Points<const A: usize, const M: usize> {
-    /// Inputs to values at the points.
-    const INPUT: [[f32; A]; A];
-    /// Weights to values at the points.
-    const WEIGHT: [[f32; KERNEL]; A];
-    /// Products to outputs.
-    const OUTPUT: [[f32; A]; M];
-}
-
-/// The points 0, 1, -1, 2, -2 and infinity.
-struct Two;
-
-impl Points<6, 2> for Two {
-    const INPUT: [[f32; 6]; 6] = [
-        [4.0, 0.0, -5.0, 0.0, 1.0, 0.0],
-        [0.0, -4.0, -4.0, 1.0, 1.0, 0.0],
-        [0.0, 4.0, -4.0, -1.0, 1.0, 0.0],
-        [0.0, -2.0, -1.0, 2.0, 1.0, 0.0],
-        [0.0, 2.0, -1.0, -2.0, 1.0, 0.0],
-        [0.0, 4.0, 0.0, -5.0, 0.0, 1.0],
-    ];
-    const WEIGHT: [[f32; 5]; 6] = [
-        [1.0 / 4.0, 0.0, 0.0, 0.0, 0.0],
-        [-1.0 / 6.0; 5],
-        [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
-        [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0, 1.0 / 3.0, 2.0 / 3.0],
-        [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0, -1.0 / 3.0, 2.0 / 3.0],
-        [0.0, 0.0, 0.0, 0.0, 1.0],
-    ];
-    const OUTPUT: [[f32; 6]; 2] =
-        [[1.0, 1.0, 1.0, 1.0, 1.0, 0.0], [0.0, 1.0, -1.0, 2.0, -2.0, 1.0]];
-}
-
-/// The points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity.
-struct Four;
-
-impl Points<8, 4> for Four {
-    const INPUT: [[f32; 8]; 8] = [
-        [1.0, 0.0, -21.0 / 4.0, 0.0, 21.0 / 4.0, 0.0, -1.0, 0.0],
-        [0.0, 1.0, 1.0, -17.0 / 4.0, -17.0 / 4.0, 1.0, 1.0, 0.0],
-        [0.0, -1.0, 1.0, 17.0 / 4.0, -17.0 / 4.0, -1.0, 1.0, 0.0],
-        [0.0, 1.0 / 2.0, 1.0 / 4.0, -5.0 / 2.0, -5.0 / 4.0, 2.0, 1.0, 0.0],
-        [0.0, -1.0 / 2.0, 1.0 / 4.0, 5.0 / 2.0, -5.0 / 4.0, -2.0, 1.0, 0.0],
-        [0.0, 2.0, 4.0, -5.0 / 2.0, -5.0, 1.0 / 2.0, 1.0, 0.0],
-        [0.0, -2.0, 4.0, 5.0 / 2.0, -5.0, -1.0 / 2.0, 1.0, 0.0],
-        [0.0, -1.0, 0.0, 21.0 / 4.0, 0.0, -21.0 / 4.0, 0.0, 1.0],
-    ];
-    const WEIGHT: [[f32; 5]; 8] = [
-        [1.0, 0.0, 0.0, 0.0, 0.0],
-        [-2.0 / 9.0; 5],
-        [-2.0 / 9.0, 2.0 / 9.0, -2.0 / 9.0, 2.0 / 9.0, -2.0 / 9.0],
-        [1.0 / 90.0, 1.0 / 45.0, 2.0 / 45.0, 4.0 / 45.0, 8.0 / 45.0],
-        [1.0 / 90.0, -1.0 / 45.0, 2.0 / 45.0, -4.0 / 45.0, 8.0 / 45.0],
-        [32.0 / 45.0, 16.0 / 45.0, 8.0 / 45.0, 4.0 / 45.0, 2.0 / 45.0],
-        [32.0 / 45.0, -16.0 / 45.0, 8.0 / 45.0, -4.0 / 45.0, 2.0 / 45.0],
-        [0.0, 0.0, 0.0, 0.0, 1.0],
-    ];
-    const OUTPUT: [[f32; 8]; 4] = [
-        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
-        [0.0, 1.0, -1.0, 2.0, -2.0, 1.0 / 2.0, -1.0 / 2.0, 0.0],
-        [0.0, 1.0, 1.0, 4.0, 4.0, 1.0 / 4.0, 1.0 / 4.0, 0.0],
-        [0.0, 1.0, -1.0, 8.0, -8.0, 1.0 / 8.0, -1.0 / 8.0, 1.0],
-    ];
-}
 
 /// Which tiles are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,14 +96,6 @@ impl Winograd {
         self.outputs().1.div_ceil(self.side())
     }
 
-    /// Images that are best computed together: few tiles make thin matrices.
-    pub fn group(&self) -> usize {
-        match self.tiles {
-            Tiles::Two => 1,
-            Tiles::Four => 3,
-        }
-    }
-
     /// Output channels whose products are made at once: they stay in the second cache until they are used.
     fn chunk(&self) -> usize {
         self.padded_channels.min(2 * LANES)
@@ -176,6 +104,12 @@ impl Winograd {
     /// Tiles of an image.
     fn count(&self) -> usize {
         self.outputs().0.div_ceil(self.side()) * self.tiles_across()
+    }
+
+    /// Floats from one point to the next, in rows of so many channels for each tile: a line more than there are, as powers of two
+    /// would fall into the same places of the cache.
+    fn point_stride(&self, channels: usize) -> usize {
+        self.count() * channels + LANES
     }
 
     /// Multiply-adds of one image.
@@ -189,8 +123,8 @@ impl Winograd {
         WinogradScratch {
             weights: Aligned::zeros(points * self.in_channels * self.padded_channels),
             biases: Aligned::zeros(self.padded_channels),
-            inputs: Aligned::zeros(points * self.group() * self.count() * self.in_channels),
-            products: Aligned::zeros(points * self.group() * self.count() * self.chunk()),
+            inputs: Aligned::zeros(points * self.point_stride(self.in_channels)),
+            products: Aligned::zeros(points * self.point_stride(self.chunk())),
         }
     }
 
@@ -208,185 +142,93 @@ impl Winograd {
         unsafe { self.backend.run(Prepare { shape: self, weights, transformed }) }
     }
 
-    /// The outputs of so many images, the first of which begins at `start`: for each of them positions by padded channels.
+    /// The outputs of the image that begins at `start`: positions by padded channels.
     ///
     /// # Panics
-    /// If there are more than [`Self::group`], or a buffer is too short.
+    /// If a buffer is too short.
     pub fn forward(
         &self,
         images: &Aligned,
         start: usize,
-        count: usize,
         scratch: &mut WinogradScratch,
         out: &mut Aligned,
     ) {
-        let images = &images[start..][..count * self.image_len()];
+        let image = &images[start..][..self.image_len()];
         let (rows, columns) = self.outputs();
-        assert!(count <= self.group());
-        assert!(out.len() >= count * rows * columns * self.padded_channels);
+        let outputs = self.padded_channels;
+        assert!(out.len() >= rows * columns * outputs);
         let points = self.points();
-        assert!(scratch.weights.len() >= points * self.in_channels * self.padded_channels);
-        assert!(scratch.inputs.len() >= points * count * self.count() * self.in_channels);
-        assert!(scratch.products.len() >= points * count * self.count() * self.chunk());
-        assert!(scratch.biases.len() >= self.padded_channels);
-        let kernel = Forward {
-            shape: self,
-            tiles: count * self.count(),
-            images: images.as_ptr(),
-            weights: scratch.weights.as_ptr(),
-            biases: scratch.biases.as_ptr(),
-            inputs: scratch.inputs.as_mut_ptr(),
-            products: scratch.products.as_mut_ptr(),
-            out: out.as_mut_ptr(),
-        };
-        // SAFETY: the buffers have the lengths of the shape.
-        unsafe { self.backend.run(kernel) }
-    }
-}
-
-/// [`Winograd::prepare`].
-struct Prepare<'a> {
-    shape: &'a Winograd,
-    weights: *const f32,
-    transformed: *mut f32,
-}
-
-impl Kernel for Prepare<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        unsafe {
-            match self.shape.tiles {
-                Tiles::Two => self.transform::<V, 6, 2, Two>(),
-                Tiles::Four => self.transform::<V, 8, 4, Four>(),
-            }
-        }
-    }
-}
-
-impl Prepare<'_> {
-    /// For each point, panels of output channels that lie side by side for each input channel.
-    #[inline(always)]
-    unsafe fn transform<V: Vector, const A: usize, const M: usize, P: Points<A, M>>(&self) {
-        let inputs = self.shape.in_channels;
-        for channel in 0..self.shape.channels {
-            let column = channel / LANES * LANES * inputs + channel % LANES;
-            for first in (0..inputs).step_by(LANES) {
-                unsafe {
-                    let weights = self.weights.add(channel * KERNEL * KERNEL * inputs + first);
-                    let zero = V::splat(0.0);
-                    let mut rows = [[zero; KERNEL]; A];
-                    for x in 0..KERNEL {
-                        let mut values = [zero; KERNEL];
-                        for y in 0..KERNEL {
-                            values[y] = V::load(weights.add((y * KERNEL + x) * inputs));
-                        }
-                        for y in 0..A {
-                            rows[y][x] = combine(&P::WEIGHT[y], &values);
-                        }
-                    }
-                    for y in 0..A {
-                        for x in 0..A {
-                            let mut sums = [0.0; LANES];
-                            combine(&P::WEIGHT[x], &rows[y]).store(sums.as_mut_ptr());
-                            let point = (y * A + x) * inputs * self.shape.padded_channels + column;
-                            for (lane, sum) in sums.into_iter().enumerate() {
-                                *self.transformed.add(point + (first + lane) * LANES) = sum;
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// [`Winograd::forward`] of so many tiles, of one image or of several.
-struct Forward<'a> {
-    shape: &'a Winograd,
-    tiles: usize,
-    images: *const f32,
-    weights: *const f32,
-    biases: *const f32,
-    inputs: *mut f32,
-    products: *mut f32,
-    out: *mut f32,
-}
-
-impl Kernel for Forward<'_> {
-    #[inline(always)]
-    unsafe fn run<V: Vector>(self) {
-        unsafe {
-            match self.shape.tiles {
-                Tiles::Two => self.forward::<V, 6, 2, Two>(),
-                Tiles::Four => self.forward::<V, 8, 4, Four>(),
-            }
-        }
-    }
-}
-
-impl Forward<'_> {
-    #[inline(always)]
-    unsafe fn forward<V: Vector, const A: usize, const M: usize, P: Points<A, M>>(&self) {
-        let Self { shape, tiles, inputs: transformed, .. } = *self;
-        let (inputs, outputs) = (shape.in_channels, shape.padded_channels);
-        unsafe {
-            transform_inputs::<V, A, M, P>(shape, tiles, self.images, transformed);
-            for first in (0..outputs).step_by(shape.chunk()) {
-                let channels = shape.chunk().min(outputs - first);
-                for point in 0..A * A {
-                    let left = transformed.add(point * tiles * inputs);
-                    let right = self.weights.add((point * outputs + first) * inputs);
-                    let products = self.products.add(point * tiles * channels);
-                    multiply::<V>(tiles, inputs, channels, left, right, products);
-                }
-                let (biases, out) = (self.biases.add(first), self.out.add(first));
-                transform_outputs::<V, A, M, P>(shape, tiles, channels, self.products, biases, out);
-            }
-        }
-    }
-}
-
-/// One row of a transform: a chain over the factors that are not 0. The factors are constants, and those that are 1 are
-/// no product.
-#[inline(always)]
-unsafe fn combine<V: Vector, const N: usize>(factors: &[f32; N], values: &[V; N]) -> V {
-    unsafe {
-        let mut sum = None;
-        for k in 0..N {
-            if factors[k] != 0.0 {
-                sum = Some(match sum {
-                    None if factors[k] == 1.0 => values[k],
-                    None => V::splat(factors[k]).mul(values[k]),
-                    Some(sum) if factors[k] == 1.0 => values[k].add(sum),
-                    Some(sum) => V::splat(factors[k]).mul_add(values[k], sum),
-                });
-            }
-        }
-        sum.unwrap_or(V::splat(0.0))
-    }
-}
-
-/// A matrix product for one point: so many tiles, `inner` input channels, `columns` output channels.
-#[inline(always)]
-unsafe fn multiply<V: Vector>(
-    tiles: usize,
-    inner: usize,
-    columns: usize,
-    left: *const f32,
-    right: *const f32,
-    products: *mut f32,
-) {
-    for (panel, vectors) in blocks(columns / LANES, V::TILE.1) {
-        for (first, rows) in blocks(tiles, V::TILE.0) {
+        assert!(scratch.weights.len() >= points * self.in_channels * outputs);
+        assert!(scratch.inputs.len() >= points * self.point_stride(self.in_channels));
+        assert!(scratch.products.len() >= points * self.point_stride(self.chunk()));
+        assert!(scratch.biases.len() >= outputs);
+        let WinogradScratch { weights, biases, inputs, products } = scratch;
+        let (image, transformed) = (image.as_ptr(), inputs.as_mut_ptr());
+        // SAFETY: the buffers have the lengths of the shape, here and below.
+        unsafe { self.backend.run(TransformInputs { shape: self, image, transformed }) }
+        for first in (0..outputs).step_by(self.chunk()) {
+            let channels = self.chunk().min(outputs - first);
+            let multiply = Multiply {
+                shape: self,
+                first,
+                channels,
+                inputs: inputs.as_ptr(),
+                weights: weights.as_ptr(),
+                products: products.as_mut_ptr(),
+            };
+            let transform = TransformOutputs {
+                shape: self,
+                first,
+                channels,
+                products: products.as_ptr(),
+                biases: biases.as_ptr(),
+                out: out.as_mut_ptr(),
+            };
             unsafe {
-                let left = left.add(first * inner);
-                let right = right.add(panel * LANES * inner);
-                let to = products.add(first * columns + panel * LANES);
-                with_rows!(rows, V::TILE.0, |R| if const { V::TILE.1 == 2 } && vectors == 2 {
-                    multiply_tile::<V, R, 2>(inner, columns, left, right, to);
-                } else {
-                    multiply_tile::<V, R, 1>(inner, columns, left, right, to);
-                });
+                self.backend.run(multiply);
+                self.backend.run(transform);
+            }
+        }
+    }
+}
+
+/// The matrix products of all points, for so many output channels from `first` on. A kernel of its own: beside the
+/// transforms the compiler runs out of registers in the tiles.
+struct Multiply<'a> {
+    shape: &'a Winograd,
+    first: usize,
+    channels: usize,
+    inputs: *const f32,
+    weights: *const f32,
+    products: *mut f32,
+}
+
+impl Kernel for Multiply<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let (tiles, columns) = (self.shape.count(), self.channels);
+        let (inner, outputs) = (self.shape.in_channels, self.shape.padded_channels);
+        for point in 0..self.shape.points() {
+            unsafe {
+                let left = self.inputs.add(point * self.shape.point_stride(inner));
+                let right = self.weights.add((point * outputs + self.first) * inner);
+                let products = self.products.add(point * self.shape.point_stride(columns));
+                for (panel, vectors) in blocks(columns / LANES, V::TILE.1) {
+                    for (first, rows) in blocks(tiles, V::TILE.0) {
+                        let left = left.add(first * inner);
+                        let right = right.add(panel * LANES * inner);
+                        let to = products.add(first * columns + panel * LANES);
+                        with_rows!(
+                            rows,
+                            V::TILE.0,
+                            |R| if const { V::TILE.1 == 2 } && vectors == 2 {
+                                multiply_tile::<V, R, 2>(inner, columns, left, right, to);
+                            } else {
+                                multiply_tile::<V, R, 1>(inner, columns, left, right, to);
+                            }
+                        );
+                    }
+                }
             }
         }
     }
@@ -407,87 +249,6 @@ unsafe fn multiply_tile<V: Vector, const R: usize, const C: usize>(
         for r in 0..R {
             for c in 0..C {
                 sums[r][c].store(to.add(r * columns + c * LANES));
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn transform_inputs<V: Vector, const A: usize, const M: usize, P: Points<A, M>>(
-    shape: &Winograd,
-    tiles: usize,
-    images: *const f32,
-    transformed: *mut f32,
-) {
-    let (across, inputs) = (shape.tiles_across(), shape.in_channels);
-    for tile in 0..tiles {
-        let (image, place) = (tile / shape.count(), tile % shape.count());
-        let image = unsafe { images.add(image * shape.image_len()) };
-        let (top, left) = (place / across * M, place % across * M);
-        // What lies behind the image is zero, as if the border were wider.
-        let (down, right) = (A.min(shape.height - top), A.min(shape.width - left));
-        for first in (0..inputs).step_by(LANES) {
-            unsafe {
-                let zero = V::splat(0.0);
-                let mut columns = [[zero; A]; A];
-                for x in 0..right {
-                    let mut values = [zero; A];
-                    for y in 0..down {
-                        let pixel = (top + y) * shape.width + left + x;
-                        values[y] = V::load(image.add(pixel * inputs + first));
-                    }
-                    for y in 0..A {
-                        columns[y][x] = combine(&P::INPUT[y], &values);
-                    }
-                }
-                for y in 0..A {
-                    for x in 0..A {
-                        let place = ((y * A + x) * tiles + tile) * inputs + first;
-                        combine(&P::INPUT[x], &columns[y]).store(transformed.add(place));
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn transform_outputs<V: Vector, const A: usize, const M: usize, P: Points<A, M>>(
-    shape: &Winograd,
-    tiles: usize,
-    channels: usize,
-    products: *const f32,
-    biases: *const f32,
-    out: *mut f32,
-) {
-    let (across, outputs) = (shape.tiles_across(), shape.padded_channels);
-    let (height, width) = shape.outputs();
-    for tile in 0..tiles {
-        let (image, place) = (tile / shape.count(), tile % shape.count());
-        let out = unsafe { out.add(image * height * width * outputs) };
-        let (top, left) = (place / across * M, place % across * M);
-        for first in (0..channels).step_by(LANES) {
-            unsafe {
-                let zero = V::splat(0.0);
-                let bias = V::load(biases.add(first));
-                let mut columns = [[zero; A]; M];
-                for x in 0..A {
-                    let mut values = [zero; A];
-                    for y in 0..A {
-                        let place = ((y * A + x) * tiles + tile) * channels + first;
-                        values[y] = V::load(products.add(place));
-                    }
-                    for y in 0..M {
-                        columns[y][x] = combine(&P::OUTPUT[y], &values);
-                    }
-                }
-                for y in 0..M.min(height - top) {
-                    for x in 0..M.min(width - left) {
-                        let position = (top + y) * width + left + x;
-                        let value = combine(&P::OUTPUT[x], &columns[y]).add(bias);
-                        value.store(out.add(position * outputs + first));
-                    }
-                }
             }
         }
     }
@@ -524,12 +285,10 @@ mod tests {
                     winograd.map(|winograd| {
                         let mut scratch = winograd.scratch();
                         winograd.prepare(&weights, &biases, &mut scratch);
-                        // The second of two images, alone or with the first.
-                        let count = winograd.group().min(2);
-                        let mut out = Aligned::zeros(winograd.group() * plain.plane_len());
-                        let start = (2 - count) * image_len;
-                        winograd.forward(&images, start, count, &mut scratch, &mut out);
-                        out[(count - 1) * plain.plane_len()..][..plain.plane_len()].to_vec()
+                        // The second of two images.
+                        let mut out = Aligned::zeros(plain.plane_len());
+                        winograd.forward(&images, image_len, &mut scratch, &mut out);
+                        out.to_vec()
                     })
                 });
                 let by_backend: Vec<_> = by_backend.collect();

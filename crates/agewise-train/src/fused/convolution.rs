@@ -76,14 +76,13 @@ impl FusedLayer for ConvolutionLayer {
 
     fn scratch(&self, batch: usize) -> Scratch {
         let windows = self.windows.outputs();
-        let group = self.tiles.iter().flatten().map(Winograd::group).max().unwrap_or(1);
         Scratch {
             packed: Aligned::zeros(self.kernel.packed_len()),
             weights: Aligned::zeros(self.weights.len()),
             tiles: [0, 1].map(|purpose: usize| {
                 self.tiles[purpose].as_ref().map(Winograd::scratch).unwrap_or_default()
             }),
-            planes: Aligned::zeros(group * self.kernel.plane_len()),
+            planes: Aligned::zeros(self.kernel.plane_len()),
             winners: vec![NO_WINNER; batch * self.outputs()],
             gradient: Aligned::zeros(self.weights.len() + self.channels),
             sparse: SparseGradient::new(
@@ -118,29 +117,22 @@ impl FusedLayer for ConvolutionLayer {
         scratch: &mut Scratch,
     ) {
         let Scratch { packed, planes, winners, tiles, .. } = scratch;
-        let group = self.tiles(purpose).map_or(1, Winograd::group);
-        for first in (0..count).step_by(group) {
-            let images = group.min(count - first);
-            let start = first * self.kernel.image_len;
+        for image in 0..count {
+            let start = image * self.kernel.image_len;
             match self.tiles(purpose) {
                 Some(by_tiles) => {
-                    let scratch = &mut tiles[purpose as usize];
-                    by_tiles.forward(input, start, images, scratch, planes);
+                    by_tiles.forward(input, start, &mut tiles[purpose as usize], planes);
                 }
                 None => self.kernel.forward(input, start, packed, planes),
             }
-            for (image, values) in
-                (first..count).zip(planes.chunks_exact(self.kernel.plane_len()).take(images))
-            {
-                let plane =
-                    Plane { values, stride: self.kernel.plane_stride(), channels: self.channels };
-                let pooled = Pooled {
-                    places: &self.places,
-                    out: &mut output[image * self.output.len()..][..self.output.len()],
-                    winners: &mut winners[image * self.outputs()..][..self.outputs()],
-                };
-                self.windows.forward(self.backend, self.relu, plane, pooled);
-            }
+            let (stride, channels) = (self.kernel.plane_stride(), self.channels);
+            let plane = Plane { values: planes, stride, channels };
+            let pooled = Pooled {
+                places: &self.places,
+                out: &mut output[image * self.output.len()..][..self.output.len()],
+                winners: &mut winners[image * self.outputs()..][..self.outputs()],
+            };
+            self.windows.forward(self.backend, self.relu, plane, pooled);
         }
     }
 
