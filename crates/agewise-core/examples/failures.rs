@@ -18,6 +18,8 @@ const POLICIES: [&str; 7] = [
     "phased",
     "age-herding",
 ];
+/// Rounds after which all dead clients are known: four intervals of 20 rounds, and some.
+const KNOWN_AFTER: u64 = 100;
 /// Of clients that fail always, the number, and of all others, the probability of a failure.
 const WORLDS: [(u32, f64); 8] =
     [(0, 0.0), (1, 0.0), (5, 0.0), (20, 0.0), (0, 0.05), (0, 0.2), (0, 0.35), (0, 0.5)];
@@ -29,10 +31,37 @@ const SKETCH: Stream = Stream::custom(30);
 struct Outcome {
     asked: u64,
     lost: u64,
-    credits: f64,
+    longest: u64,
+    intervals: Intervals,
+    /// Those of the rounds from [`KNOWN_AFTER`] on.
+    later: Intervals,
+}
+
+/// X of the clients that deliver at all.
+#[derive(Default)]
+struct Intervals {
+    count: f64,
     sum: f64,
     squares: f64,
-    longest: u64,
+}
+
+impl Intervals {
+    fn add(&mut self, interval: u64) {
+        self.count += 1.0;
+        self.sum += interval as f64;
+        self.squares += (interval * interval) as f64;
+    }
+
+    fn variance(&self) -> f64 {
+        let mean = self.sum / self.count;
+        self.squares / self.count - mean * mean
+    }
+
+    /// The least variance that whole numbers with this mean can have.
+    fn least_variance(&self) -> f64 {
+        let part = (self.sum / self.count).fract();
+        part * (1.0 - part)
+    }
 }
 
 impl Outcome {
@@ -40,10 +69,9 @@ impl Outcome {
         self.lost as f64 / self.asked.max(1) as f64
     }
 
-    /// Var\[X\] of the clients that deliver at all.
-    fn variance(&self) -> f64 {
-        let mean = self.sum / self.credits;
-        self.squares / self.credits - mean * mean
+    /// How many places were lost for each report that arrived.
+    fn lost_per_report(&self) -> f64 {
+        self.lost as f64 / self.intervals.count
     }
 }
 
@@ -73,9 +101,10 @@ fn play(policy: &str, (dead, dropout): (u32, f64), backoff: bool) -> Result<Outc
             for &client in &came {
                 let interval = selector.ages().of(client) + 1;
                 outcome.longest = outcome.longest.max(interval);
-                outcome.credits += 1.0;
-                outcome.sum += interval as f64;
-                outcome.squares += (interval * interval) as f64;
+                outcome.intervals.add(interval);
+                if round >= KNOWN_AFTER {
+                    outcome.later.add(interval);
+                }
             }
             let report = |&client: &u32| Report {
                 sketch: Some(&sketches[client as usize]),
@@ -90,9 +119,9 @@ fn play(policy: &str, (dead, dropout): (u32, f64), backoff: bool) -> Result<Outc
 
 fn main() -> Result<(), Error> {
     println!(
-        "| failures | policy | lost without | lost | delivered per round | Var[X] | longest |"
+        "| failures | policy | lost without | lost | per report | reports per round | Var[X] | later | least | longest |"
     );
-    println!("|---|---|---:|---:|---:|---:|---:|");
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|");
     for world in WORLDS {
         let name = match world {
             (dead, 0.0) => format!("{dead}% always"),
@@ -101,11 +130,14 @@ fn main() -> Result<(), Error> {
         for policy in POLICIES {
             let (without, with) = (play(policy, world, false)?, play(policy, world, true)?);
             println!(
-                "| {name} | `{policy}` | {:.1}% | {:.1}% | {:.2} | {:.2} | {} |",
+                "| {name} | `{policy}` | {:.1}% | {:.1}% | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
                 100.0 * without.share_lost(),
                 100.0 * with.share_lost(),
-                with.credits / (ROUNDS * SEEDS) as f64,
-                with.variance(),
+                with.lost_per_report(),
+                with.intervals.count / (ROUNDS * SEEDS) as f64,
+                with.intervals.variance(),
+                with.later.variance(),
+                with.later.least_variance(),
                 with.longest,
             );
         }

@@ -12,6 +12,11 @@
 //! After one failure the client may be asked in the next round, so an accident costs it nothing. A client that always
 //! fails is asked once in 2X rounds in the end, half as often as random choice would ask it. A credit clears
 //! the failures. The rule has no randomness, so a client that decides alone follows it as the coordinator does.
+//!
+//! **Turns.** Where the coordinator selects, many dead clients that failed together would come back together, round after
+//! round, and healthy clients would wait unevenly. So there the clients that have failed five times in a row or more take
+//! turns ([`RetryTurns`]): D of them get D/ceil(2X) places per round, spread evenly, those whose waits ended first before
+//! others. So Var\[X\] of healthy clients comes back to the least that is possible for so many places.
 
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +91,11 @@ impl Failures {
         self.in_a_row
     }
 
+    /// Whether it has failed so often in a row that its wait does not grow any more.
+    pub fn is_at_the_last_step(self) -> bool {
+        self.in_a_row >= LAST_STEP
+    }
+
     /// The first round in which the client may be asked again.
     pub fn eligible_from(self) -> u64 {
         u64::from(self.eligible_from)
@@ -96,6 +106,69 @@ impl Failures {
         self.eligible_from() <= round
     }
 }
+
+/// The places of a round that go to clients at the last step, where the coordinator selects.
+///
+/// Each of them counts for one place in ceil(2X) rounds. The places of round t are those whole numbers that the sum of
+/// what they count for has passed in round t, so the same clients get the same turns again and again.
+///
+/// ```
+/// use agewise_core::{Failures, RetryTurns};
+///
+/// // Two clients with X = 2, both at the last step since round 9: each comes once in 4 rounds, and not both at once.
+/// let failed_in_9 = (5..10).fold(Failures::NONE, |failures, round| failures.and_one_more(round, 2.0));
+/// let mut failures = [failed_in_9; 2];
+/// let mut asked = Vec::new();
+/// for round in 10..30 {
+///     let mut turns = RetryTurns::default();
+///     for (client, failures) in (0..).zip(failures) {
+///         turns.add(client, failures, 2.0);
+///     }
+///     for (_, client) in turns.places(round) {
+///         failures[client as usize] = failures[client as usize].and_one_more(round, 2.0);
+///         asked.push((round, client));
+///     }
+/// }
+/// assert_eq!(asked[..4], [(13, 0), (15, 1), (17, 0), (19, 1)]);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct RetryTurns {
+    /// Places per round, times 2^48: a sum of whole numbers does not depend on its order.
+    share: u128,
+    /// The clients, each with the round in which its wait ends.
+    waits: Vec<(u64, u32)>,
+}
+
+impl RetryTurns {
+    /// Adds a client that can be reached, if it is at the last step; whether it is.
+    pub fn add(&mut self, client: u32, failures: Failures, interval: f64) -> bool {
+        let takes_turns = failures.is_at_the_last_step();
+        if takes_turns {
+            self.share += (1u128 << SHARE_BITS) / u128::from(Failures::wait(LAST_STEP, interval));
+            self.waits.push((failures.eligible_from(), client));
+        }
+        takes_turns
+    }
+
+    /// Adds the clients of another part of the population.
+    pub fn merge(&mut self, other: Self) {
+        self.share += other.share;
+        self.waits.extend(other.waits);
+    }
+
+    /// The clients whose turn a round is, those whose waits ended first before others.
+    pub fn places(mut self, round: u64) -> Vec<(u64, u32)> {
+        let passed = |rounds: u64| (u128::from(rounds) * self.share) >> SHARE_BITS;
+        let places = passed(round.saturating_add(1)) - passed(round);
+        self.waits.retain(|&(until, _)| until <= round);
+        self.waits.sort_unstable();
+        self.waits.truncate(usize::try_from(places).unwrap_or(usize::MAX));
+        self.waits
+    }
+}
+
+/// The binary places of a share.
+const SHARE_BITS: u32 = 48;
 
 /// The failures of one client, as they are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,13 +205,6 @@ impl FailureTable {
     /// The clients that have failed since they were last credited, in increasing order.
     pub(crate) fn failed(&self) -> impl Iterator<Item = (u32, Failures)> {
         (0..).zip(&self.0).filter(|(_, failures)| failures.in_a_row > 0).map(|(c, f)| (c, *f))
-    }
-
-    /// The clients that may not be asked in this round, each with the first round in which it may be, in increasing
-    /// order of client.
-    pub(crate) fn waiting(&self, round: u64) -> impl Iterator<Item = (u64, u32)> {
-        let waiting = (0..).zip(&self.0).filter(move |(_, failures)| !failures.is_eligible(round));
-        waiting.map(|(client, failures)| (failures.eligible_from(), client))
     }
 
     /// What has to be stored.

@@ -41,7 +41,7 @@ pub mod theory;
 mod weighting;
 
 pub use ages::Ages;
-pub use backoff::{FailedClient, Failures};
+pub use backoff::{FailedClient, Failures, RetryTurns};
 pub use calibration::Calibrator;
 pub use error::{Error, Result};
 pub use law::{

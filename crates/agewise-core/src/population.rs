@@ -157,8 +157,9 @@ impl Population {
 
     /// The present round as a policy sees it: without the clients that have to wait because they failed.
     ///
-    /// If fewer than m clients are eligible, the remaining slots go to the clients in back-off whose wait ends first, unless
-    /// clients decide locally. A policy with independent rounds does not select a failed client more often than others, so
+    /// Unless clients decide locally, those that have failed five times in a row or more take turns
+    /// ([`RetryTurns`](crate::RetryTurns)), and if fewer than m clients are eligible, the remaining slots go to the clients
+    /// in back-off whose wait ends first. A policy with independent rounds does not select a failed client more often than others, so
     /// it needs no back-off.
     pub fn view_for<'a>(
         &'a self,

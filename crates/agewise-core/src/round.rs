@@ -1,7 +1,7 @@
 //! One round as a policy sees it, and the checks of what a policy answers.
 
 use crate::ages::Ages;
-use crate::backoff::FailureTable;
+use crate::backoff::{FailureTable, Failures, RetryTurns};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 use crate::random::{Draws, Seed, Stream};
@@ -53,8 +53,23 @@ pub struct Round<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Backoff<'a> {
     failures: &'a FailureTable,
-    /// Clients up to this place in the order of their first eligible rounds, and then of their numbers, may be asked.
-    last: (u64, u32),
+    /// Whether clients at the last step take turns.
+    takes_turns: bool,
+    /// Of the clients that are held back, those up to this place in the order of the rounds in which their waits end, and
+    /// then of their numbers, may be asked all the same: it is their turn, or there are places for them.
+    last: Option<(u64, u32)>,
+}
+
+impl Backoff<'_> {
+    /// Whether a client has to wait, or takes turns.
+    fn holds_back(&self, failures: Failures, round: u64) -> bool {
+        !failures.is_eligible(round) || self.takes_turns && failures.is_at_the_last_step()
+    }
+
+    fn may_be_asked(&self, client: u32, round: u64) -> bool {
+        let failures = self.failures.of(client);
+        !self.holds_back(failures, round) || Some((failures.eligible_from(), client)) <= self.last
+    }
 }
 
 impl<'a> Round<'a> {
@@ -80,27 +95,40 @@ impl<'a> Round<'a> {
 
     /// The same without the clients that have failed and may not be asked yet.
     ///
-    /// With `fill`, places for which there is no eligible client go to the first of those that wait, because a
-    /// place that is left empty delivers nothing for sure.
-    pub(crate) fn eligible_only(self, failures: &'a FailureTable, fill: bool) -> Self {
+    /// Where the coordinator selects, clients at the last step take turns, and places for which there is no eligible
+    /// client go to the first of those that are held back, because a place that is left empty delivers nothing for sure.
+    pub(crate) fn eligible_only(
+        self,
+        failures: &'a FailureTable,
+        coordinator_selects: bool,
+    ) -> Self {
         let now = self.number();
-        let with = |last| Self { backoff: Some(Backoff { failures, last }), ..self };
-        let mut waiting: Vec<(u64, u32)> = failures.waiting(now).collect();
-        if waiting.is_empty() {
+        let backoff = Backoff { failures, takes_turns: coordinator_selects, last: None };
+        let with = |last| Self { backoff: Some(Backoff { last, ..backoff }), ..self };
+        let held_back =
+            failures.failed().filter(|&(_, failures)| backoff.holds_back(failures, now));
+        let mut held_back: Vec<(u32, Failures)> = held_back.collect();
+        if held_back.is_empty() {
             return self;
         }
-        let eligible = with((now, u32::MAX));
-        waiting.retain(|&(_, client)| self.is_available(client));
-        if !fill || waiting.is_empty() {
-            return eligible;
+        held_back.retain(|&(client, _)| self.is_available(client));
+        if !coordinator_selects || held_back.is_empty() {
+            return with(None);
+        }
+        let mut turns = RetryTurns::default();
+        for &(client, failures) in &held_back {
+            turns.add(client, failures, self.setting.interval_of(client));
         }
         let places = self.setting.cohort() as usize;
-        let missing = places - eligible.available().take(places).count();
-        if missing == 0 {
-            return eligible;
-        }
-        let last = missing.min(waiting.len()) - 1;
-        with(*waiting.select_nth_unstable(last).1)
+        let missing = places - with(None).available().take(places).count();
+        let asked = missing.max(turns.places(now).len()).min(held_back.len());
+        let Some(last) = asked.checked_sub(1) else {
+            return with(None);
+        };
+        // Those whose turn it is do not wait any more, so they are the first in this order.
+        let key = |&(client, failures): &(u32, Failures)| (failures.eligible_from(), client);
+        let (_, last, _) = held_back.select_nth_unstable_by_key(last, key);
+        with(Some(key(last)))
     }
 
     /// The number of the round, from 0.
@@ -161,10 +189,8 @@ impl<'a> Round<'a> {
 
     /// Whether a client does not have to wait because it failed.
     fn may_be_asked(&self, client: u32) -> bool {
-        let may = |backoff: Backoff<'_>| {
-            (backoff.failures.of(client).eligible_from(), client) <= backoff.last
-        };
-        self.backoff.is_none_or(may)
+        let round = self.number();
+        self.backoff.is_none_or(|backoff| backoff.may_be_asked(client, round))
     }
 
     fn has_left(&self, client: u32) -> bool {

@@ -53,8 +53,9 @@ fn a_dead_client_is_asked_no_more_often_than_the_closed_form_says() {
             |setting: Setting| asks(&mut start(&policy(name), setting, 1), ROUNDS, dead)[&17];
         assert!(asked(without_backoff(100, 5, 30)) > 350, "{name} gives places back");
         let asked = asked(setting(100, 5, 30));
-        // The first ask comes within one interval of 20 rounds, which may cost one ask at the end.
-        assert!((most - 1..=most).contains(&asked), "{name}: {asked}");
+        // The first ask comes within one interval of 20 rounds, which may cost one ask at the end; where the coordinator
+        // selects, waiting for the first turn may cost another one.
+        assert!((most - 2..=most).contains(&asked), "{name}: {asked}");
     }
 }
 
@@ -215,7 +216,8 @@ fn a_client_that_decides_alone_follows_the_same_rule() {
 
 /// With oldest-first the places go to clients that are at least as old, each once, or to dead ones; hence the bound of
 /// docs/theory.md for n_h healthy and D dead clients: W m <= n_h - 1 + D a(W) for a wait of W rounds, where a(W) is the
-/// most often that a dead client is asked within W rounds.
+/// most often that a dead client is asked within W rounds. With age-herding the same holds from the round on in which the
+/// client has waited as long as its own bound says, 1.5 n/m.
 #[test]
 fn no_healthy_client_waits_longer_than_the_bound() {
     for (clients, cohort, dead) in [(100u32, 5u32, 1u32), (100, 5, 20), (60, 15, 12), (30, 1, 3)] {
@@ -226,13 +228,24 @@ fn no_healthy_client_waits_longer_than_the_bound() {
             wait * u64::from(cohort) < healthy + dead
         };
         let bound = 1 + (1..10_000).take_while(|&wait| possible(wait)).count() as u64;
-        for name in ["oldest-first", "round-robin"] {
+        let herding = (1.5 * interval).ceil() as u64;
+        for (name, extra) in [("oldest-first", 0), ("round-robin", 0), ("age-herding", herding)] {
             let spec = policy(name);
             let mut selector = start(&spec, setting(u64::from(clients), u64::from(cohort), 40), 2);
+            let bound = bound + extra;
             let mut longest = 0;
             for _ in 0..600 {
                 let ages: Vec<u64> = selector.ages().iter().collect();
-                let asked = play(&mut selector, |client| client < dead);
+                let asked = selector.select(Availability::Everyone).unwrap().clients;
+                // Sketches, so that age-herding plans.
+                let sketch = |client: u32| [(client % 7) as f32 - 3.0, (client % 5) as f32 - 2.0];
+                let sketches: Vec<[f32; 2]> = asked.iter().map(|&client| sketch(client)).collect();
+                let reports = asked.iter().zip(&sketches).filter(|(client, _)| **client >= dead);
+                let reports: Vec<Report> = reports
+                    .map(|(&c, sketch)| Report { sketch: Some(sketch), ..Report::plain(c) })
+                    .collect();
+                let failed: Vec<u32> = asked.iter().copied().filter(|&c| c < dead).collect();
+                selector.finish_with_failures(&reports, &failed).unwrap();
                 let waits = asked.iter().filter(|&&client| client >= dead);
                 let waits = waits.map(|&client| ages[client as usize] + 1);
                 longest = waits.max().unwrap_or(0).max(longest);
@@ -249,11 +262,21 @@ struct Lost {
     /// Var\[X\] of the clients that deliver at all, and their longest X.
     variance: f64,
     longest: u64,
+    /// Mean and variance from round 100 on, after five intervals.
+    later: (f64, f64),
+    /// How many places were lost for each report.
+    per_report: f64,
+}
+
+fn moments(intervals: &[u64]) -> (f64, f64) {
+    let count = intervals.len() as f64;
+    let mean = intervals.iter().sum::<u64>() as f64 / count;
+    (mean, intervals.iter().map(|&x| (x as f64 - mean).powi(2)).sum::<f64>() / count)
 }
 
 fn lost(name: &str, dead: u32, dropout: f64) -> Lost {
     const FAILS: Stream = Stream::custom(18);
-    let (mut asks, mut losses, mut intervals) = (0, 0, Vec::new());
+    let (mut asks, mut losses, mut intervals, mut later) = (0, 0, Vec::new(), Vec::new());
     for seed in 0..5 {
         let mut selector = start(&policy(name), setting(100, 5, 101), seed);
         for round in 0..400 {
@@ -267,22 +290,26 @@ fn lost(name: &str, dead: u32, dropout: f64) -> Lost {
             let came = asked.iter().filter(|&&client| !fails(client));
             let came: Vec<u64> = came.map(|&client| ages[client as usize] + 1).collect();
             losses += asked.len() - came.len();
-            intervals.extend(came);
+            intervals.extend(&came);
+            if round >= 100 {
+                later.extend(came);
+            }
         }
     }
-    let mean = intervals.iter().sum::<u64>() as f64 / intervals.len() as f64;
-    let squares = intervals.iter().map(|&x| (x as f64 - mean).powi(2)).sum::<f64>();
     Lost {
         share: losses as f64 / asks as f64,
-        variance: squares / intervals.len() as f64,
+        variance: moments(&intervals).1,
         longest: intervals.iter().copied().max().unwrap_or(0),
+        later: moments(&later),
+        per_report: losses as f64 / intervals.len() as f64,
     }
 }
 
 /// Clients that always fail: of the places that a policy gives it loses at most 1.2 times the share that random choice
 /// loses, which is their share of the clients. Clients that deliver keep Var\[X\] within 10% of that without failures,
-/// and their longest wait, where each decides alone; where the coordinator chooses, the first failures of many clients
-/// come at once and make others late, by a variance of at most 2% of that of random choice, 8 rounds^2.
+/// and their longest wait, where each decides alone. Where the coordinator chooses, the first failures of many clients
+/// come at once and make others late, by a variance of at most 2% of that of random choice, 8 rounds^2; once the dead ones
+/// are known, Var\[X\] is within 10% of the least that whole numbers with the mean of X can have.
 #[test]
 fn dead_clients_cost_no_more_than_random_choice_loses() {
     for name in
@@ -299,20 +326,47 @@ fn dead_clients_cost_no_more_than_random_choice_loses() {
             let most = 1.1 * own.variance + tolerance;
             assert!(with.variance <= most, "{name}, {dead}%: Var[X] {}", with.variance);
             assert!(!decides_alone || with.longest <= own.longest, "{name}: {}", with.longest);
+            let (mean, variance) = with.later;
+            let least = mean.fract() * (1.0 - mean.fract());
+            let most = if decides_alone { most } else { 1.1 * least + 0.005 };
+            assert!(variance <= most, "{name}, {dead}%: later {variance}, least {least}");
         }
     }
 }
 
-/// Failures that hit every client alike cost every policy the same share of its places. 10,000 asks have a standard error
-/// of at most 0.005, and retries come in few rounds: 4 of them are allowed.
+/// Failures that hit every client alike cost every policy the same share of its places, and as many places for each report
+/// that arrives. 10,000 asks have a standard error of at most 0.005, and retries come in few rounds: 4 of them are allowed
+/// for the share. For places per report that is less than the 1.2 times that are the goal.
 #[test]
 fn failures_at_random_cost_as_much_as_with_random_choice() {
-    for name in
-        ["random", "markov-optimal", "markov-linear", "phased", "oldest-first", "age-herding"]
-    {
-        for dropout in [0.05, 0.2, 0.5] {
-            let share = lost(name, 0, dropout).share;
-            assert!((share - dropout).abs() < 0.02, "{name}: {share} of {dropout}");
+    for dropout in [0.05, 0.2, 0.5] {
+        let random = lost("random", 0, dropout);
+        for name in
+            ["random", "markov-optimal", "markov-linear", "phased", "oldest-first", "age-herding"]
+        {
+            let lost = lost(name, 0, dropout);
+            assert!((lost.share - dropout).abs() < 0.02, "{name}: {} of {dropout}", lost.share);
+            assert!(lost.per_report <= 1.2 * random.per_report, "{name}: {}", lost.per_report);
+        }
+    }
+}
+
+/// Twenty dead clients of 100 that come back together would take four rounds in a row from all others. In turns, one of
+/// them is asked in every other round: each has waited for 40 rounds then.
+#[test]
+fn clients_that_fail_again_and_again_take_turns() {
+    for name in ["oldest-first", "round-robin"] {
+        let dead = |client: u32| (40..60).contains(&client);
+        let mut selector = start(&policy(name), setting(100, 5, 101), 1);
+        let mut last = BTreeMap::new();
+        for round in 0..400u64 {
+            let asked = play(&mut selector, dead);
+            let dead: Vec<u32> = asked.into_iter().filter(|&client| dead(client)).collect();
+            let before: Vec<Option<u64>> = dead.iter().map(|&c| last.insert(c, round)).collect();
+            if round >= 100 {
+                assert_eq!(dead.len() as u64, 1 - round % 2, "{name}, {round}: {dead:?}");
+                assert!(round < 140 || before == vec![Some(round - 40); dead.len()], "{before:?}");
+            }
         }
     }
 }

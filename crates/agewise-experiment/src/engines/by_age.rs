@@ -59,7 +59,7 @@ impl ByAge {
             chosen.forced = chosen.selected > 0;
         }
         if self.setting.backoff() && !now.all_report() {
-            let everyone = f64::from(self.joined()) / f64::from(self.setting.cohort());
+            let everyone = self.everyones_interval();
             let rates = self.setting.clone();
             let interval = move |client| match (rule, rates.rates()) {
                 (SelectionRule::Ranked(_), _) => everyone,
@@ -84,6 +84,11 @@ impl ByAge {
         let pending = std::mem::take(&mut self.pending);
         let sizes = self.setting.sizes().clone();
         merge(pending.len(), self.map(|shard| shard.take_metrics(&pending, &sizes)))
+    }
+
+    /// n/m of all who have joined.
+    fn everyones_interval(&self) -> f64 {
+        f64::from(self.joined()) / f64::from(self.setting.cohort())
     }
 
     fn choose_by_law(
@@ -164,18 +169,27 @@ impl ByAge {
         };
     }
 
-    /// Takes those out of a census that have to wait because they failed, but for the first of them if there are fewer
-    /// others than places.
+    /// Takes those out of a census that are held back because they failed, but for those whose turn it is, and for the
+    /// first of them if there are fewer others than places.
     fn leave_out_waiting(&mut self, now: &RoundWorld, online: &mut BTreeMap<i64, u64>) {
         let all: u64 = online.values().sum();
         let count = |shards: Vec<Vec<(i64, u64)>>| -> Vec<(i64, u64)> { shards.concat() };
+        let interval = self.everyones_interval();
+        let turns = self.map(|shard| shard.turns(now, interval)).into_iter();
+        let turns = turns.reduce(|mut all, turns| {
+            all.merge(turns);
+            all
+        });
+        let turns = turns.unwrap_or_default().places(now.round());
         let mut waiting = count(self.map(|shard| shard.waiting(now)));
         let cohort = u64::from(self.setting.cohort());
         let eligible = all - waiting.iter().map(|(_, count)| count).sum::<u64>();
-        if eligible < cohort && !waiting.is_empty() {
+        let released = cohort.saturating_sub(eligible).max(turns.len() as u64) as usize;
+        if released > 0 && !waiting.is_empty() {
+            // Those whose turn it is do not wait any more, so they are the first.
             let mut first = self.map(|shard| shard.first_to_come_back(now)).concat();
             first.sort_unstable();
-            for (_, client) in first.into_iter().take((cohort - eligible) as usize) {
+            for (_, client) in first.into_iter().take(released) {
                 self.of(client).release(client);
             }
             waiting = count(self.map(|shard| shard.waiting(now)));

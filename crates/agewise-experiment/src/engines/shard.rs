@@ -17,7 +17,7 @@ use super::counters::{Fresh, fetch};
 use super::round::{AgeCounts, RoundMetrics, UncountedRound};
 use super::shards::ClientShard;
 use crate::world::{RoundWorld, World};
-use agewise_core::{Chance, Draws, Laws, Sizes};
+use agewise_core::{Chance, Draws, Failures, Laws, RetryTurns, Sizes};
 use clients::{ShardClients, bit, set_bit};
 use lowest_draws::{Bounds, ShardSelection};
 use picker::Picker;
@@ -141,8 +141,8 @@ impl Shard {
         })
     }
 
-    /// The number of clients that are online and have to wait because they failed, by the round since which they wait
-    /// for a credit.
+    /// The number of clients that are online and held back because they failed, by the round since which they wait for a
+    /// credit.
     pub(crate) fn waiting(&self, world: &RoundWorld) -> Vec<(i64, u64)> {
         if self.clients.none_waits() {
             return Vec::new();
@@ -155,16 +155,34 @@ impl Shard {
         self.groups.iter().map(waiting).filter(|&(_, count)| count > 0).collect()
     }
 
-    /// The clients that are online and have to wait, each with the first round in which it may be asked again.
-    pub(crate) fn first_to_come_back(&self, world: &RoundWorld) -> Vec<(u64, u32)> {
-        let members = self.groups.iter().flat_map(|group| group.members.iter().copied());
+    /// The clients that are online and held back, each with its failures.
+    fn held_back(&self, world: &RoundWorld) -> impl Iterator<Item = (u32, Failures)> {
+        let looks = !self.clients.none_waits();
+        let members = self.groups.iter().filter(move |_| looks);
+        let members = members.flat_map(|group| group.members.iter().copied());
         let online = members.filter(|&member| self.clients.is_online(world, member));
-        let until =
-            |member| Some((self.clients.waits_until(world, member)?, self.clients.number(member)));
-        online.filter_map(until).collect()
+        let held_back =
+            |member| Some((self.clients.number(member), self.clients.held_back(world, member)?));
+        online.filter_map(held_back)
     }
 
-    /// Lets a client be asked in this round although it has to wait.
+    /// The clients that are online and held back, each with the first round in which it may be asked again.
+    pub(crate) fn first_to_come_back(&self, world: &RoundWorld) -> Vec<(u64, u32)> {
+        let until = |(client, failures): (u32, Failures)| (failures.eligible_from(), client);
+        self.held_back(world).map(until).collect()
+    }
+
+    /// The clients that are online and take turns; from now on they are asked only in their turns.
+    pub(crate) fn turns(&mut self, world: &RoundWorld, interval: f64) -> RetryTurns {
+        self.clients.take_turns();
+        let mut turns = RetryTurns::default();
+        for (client, failures) in self.held_back(world) {
+            turns.add(client, failures, interval);
+        }
+        turns
+    }
+
+    /// Lets a client be asked in this round although it is held back.
     pub(crate) fn release(&mut self, client: u32) {
         self.clients.release(client);
     }

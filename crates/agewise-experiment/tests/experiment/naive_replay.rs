@@ -149,26 +149,36 @@ impl Naive {
         backs_off.then(|| policy.local_rule().is_some())
     }
 
-    /// Those of the available clients that do not have to wait because they failed; where the coordinator chooses also
-    /// the first of the others, as far as there are places.
+    /// Those of the available clients that do not have to wait because they failed. Where the coordinator chooses, clients
+    /// that failed five times or more take turns, and the first of those that are held back get the places that are left.
     fn eligible(&self, round: u64, available: &[bool]) -> Vec<bool> {
         let mut eligible = available.to_vec();
         let Some(decide_alone) = self.decide_alone() else {
             return eligible;
         };
-        let mut waiting = Vec::new();
+        let mut held_back = Vec::new();
+        let (mut share, mut due) = (0u128, 0);
         for (client, eligible) in (0..).zip(&mut eligible) {
-            let (_, from) = self.failures[client as usize];
-            if *eligible && from > round {
+            let (in_a_row, from) = self.failures[client as usize];
+            let takes_turns = !decide_alone && in_a_row >= 5;
+            if *eligible && (from > round || takes_turns) {
                 *eligible = false;
-                waiting.push((from, client));
+                held_back.push((from, client));
+                if takes_turns {
+                    let clients = available.len() as f64;
+                    let turn = (2.0 * clients / f64::from(self.spec.setting.cohort())).ceil();
+                    share += (1 << 48) / turn as u128;
+                    due += usize::from(from <= round);
+                }
             }
         }
-        waiting.sort_unstable();
+        held_back.sort_unstable();
         let there = eligible.iter().filter(|&&eligible| eligible).count();
-        let places = self.spec.setting.cohort() as usize;
+        let missing = (self.spec.setting.cohort() as usize).saturating_sub(there);
+        let passed = |rounds: u64| (u128::from(rounds) * share) >> 48;
+        let turns = due.min((passed(round + 1) - passed(round)) as usize);
         if !decide_alone {
-            for (_, client) in waiting.into_iter().take(places.saturating_sub(there)) {
+            for (_, client) in held_back.into_iter().take(missing.max(turns)) {
                 eligible[client as usize] = true;
             }
         }

@@ -16,7 +16,9 @@ pub(crate) struct ShardClients {
     online: Vec<u64>,
     /// The failures of each client; as long as the highest number of those that have failed.
     failures: Vec<Failures>,
-    /// Clients that have to wait because they failed, and may be asked in this round all the same.
+    /// Whether clients at the last step of back-off take turns: then they are asked only if they are released.
+    takes_turns: bool,
+    /// Clients that are held back because they failed, and may be asked in this round all the same.
     released: BTreeSet<u16>,
 }
 
@@ -104,12 +106,17 @@ impl ShardClients {
         }
     }
 
-    /// Begins a round: all clients that failed have to wait again.
+    /// Clients at the last step of back-off take turns from now on, because the coordinator selects.
+    pub(crate) fn take_turns(&mut self) {
+        self.takes_turns = true;
+    }
+
+    /// Begins a round: all clients that failed are held back again.
     pub(crate) fn begin(&mut self) {
         self.released.clear();
     }
 
-    /// Lets a client be asked in this round although it has to wait.
+    /// Lets a client be asked in this round although it is held back.
     pub(crate) fn release(&mut self, client: u32) {
         self.released.insert(self.member(client));
     }
@@ -142,23 +149,30 @@ impl ShardClients {
         }
     }
 
-    /// Whether a member can be reached and does not have to wait because it failed.
+    /// Whether a member has to wait because it failed, or takes turns.
+    fn is_held_back(&self, failures: Failures, round: u64) -> bool {
+        !failures.is_eligible(round) || self.takes_turns && failures.is_at_the_last_step()
+    }
+
+    /// Whether a member can be reached and is not held back because it failed.
     #[inline]
     pub(crate) fn can_be_asked(&self, world: &RoundWorld, member: u16) -> bool {
-        let may =
-            || self.failures(member).is_eligible(world.round()) || self.released.contains(&member);
+        let may = || {
+            !self.is_held_back(self.failures(member), world.round())
+                || self.released.contains(&member)
+        };
         self.is_online(world, member) && (self.failures.is_empty() || may())
     }
 
-    /// Whether no member has to wait because it failed, for all that is known without looking at them.
+    /// Whether no member is held back because it failed, for all that is known without looking at them.
     pub(crate) fn none_waits(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// The first round in which a member may be asked again, if it has to wait.
-    pub(crate) fn waits_until(&self, world: &RoundWorld, member: u16) -> Option<u64> {
+    /// The failures of a member, if it is held back because of them.
+    pub(crate) fn held_back(&self, world: &RoundWorld, member: u16) -> Option<Failures> {
         let failures = self.failures(member);
-        (!failures.is_eligible(world.round())).then(|| failures.eligible_from())
+        self.is_held_back(failures, world.round()).then_some(failures)
     }
 
     /// Whether a member can be reached.
