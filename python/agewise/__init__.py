@@ -12,6 +12,8 @@ Flower.
 
 from agewise._agewise import __version__
 from agewise.aggregation import Aggregates
+from agewise.callbacks import Callbacks
+from agewise.client import Client
 from agewise.closed_forms import PolicyTheory, Theory, theory
 from agewise.experiment import (
     Preset,
@@ -30,25 +32,23 @@ from agewise.learning import (
     Partition,
     Trainer,
     average,
+    fetch_data,
     load_data,
     partition,
 )
+from agewise.participation import Cohort, Failures, Participation
 from agewise.policy import Needs, Reports, Round, Selects
 from agewise.registry import AgeLaw, Policy, age_law, policies
 from agewise.results import Estimate, ExperimentResult, PolicyResult
-from agewise.selection import (
-    Client,
-    Cohort,
-    Failures,
-    Participation,
-    Selector,
-)
+from agewise.selection import Selector
 from agewise.sketches import sketch
 from agewise.task import Task
+from agewise.tracking import track_run
 
 __all__ = [
     "AgeLaw",
     "Aggregates",
+    "Callbacks",
     "Client",
     "Cohort",
     "Dataset",
@@ -77,6 +77,7 @@ __all__ = [
     "average",
     "compare",
     "extend_run",
+    "fetch_data",
     "load_data",
     "partition",
     "policies",
@@ -86,4 +87,5 @@ __all__ = [
     "simulate",
     "sketch",
     "theory",
+    "track_run",
 ]

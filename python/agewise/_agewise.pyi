@@ -1,13 +1,13 @@
 """The compiled part. Everything public is in the modules beside it."""
 
-from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agewise.callbacks import Listener
 from agewise.own import Parts
 from agewise.policy import OwnPolicy
 
@@ -16,6 +16,7 @@ __all__ = [
     "Images",
     "Job",
     "JobResults",
+    "OwnData",
     "Partition",
     "Selector",
     "Sketcher",
@@ -23,7 +24,9 @@ __all__ = [
     "__version__",
     "age_law",
     "average",
+    "command",
     "draws",
+    "fetch_data",
     "load_data",
     "max_age_cost",
     "partition",
@@ -38,6 +41,10 @@ __version__: str
 #: Losses, durations, root mean squares of losses, and sketches.
 _List = NDArray[np.float32] | None
 _Lists = tuple[_List, _List, _List, _List]
+#: Pixels, labels, classes, the scale of each channel, and the client of each image.
+_ImageParts = tuple[
+    NDArray[np.uint8], NDArray[np.uint8], int, list[tuple[float, float]], list[str] | None
+]
 
 @final
 class Selector:
@@ -114,11 +121,41 @@ class Images:
     @property
     def pixels(self) -> NDArray[np.uint8]: ...
     def take(self, indices: list[int]) -> Images: ...
+    @property
+    def owners(self) -> list[str] | None: ...
+    def parts(self) -> _ImageParts: ...
+    @staticmethod
+    def from_parts(
+        pixels: NDArray[np.uint8],
+        labels: NDArray[np.uint8],
+        classes: int,
+        scalings: list[tuple[float, float]],
+        owners: list[str] | None = None,
+    ) -> Images: ...
+
+@final
+class OwnData:
+    def __new__(
+        cls,
+        name: str,
+        train: tuple[NDArray[Any], NDArray[Any]],
+        test: tuple[NDArray[Any], NDArray[Any]],
+        classes: int,
+        class_names: list[str],
+        owners: list[str] | None,
+        checksum: str,
+    ) -> OwnData: ...
 
 @final
 class Partition:
+    @staticmethod
+    def from_parts(clients: list[list[int]], names: list[str], images: Images) -> Partition: ...
     @property
     def clients(self) -> int: ...
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def images(self) -> Images: ...
     @property
     def sizes(self) -> NDArray[np.uint64]: ...
     @property
@@ -173,11 +210,13 @@ class Job:
     def path(self) -> Path | None: ...
     @property
     def params(self) -> str: ...
+    @property
+    def title(self) -> str: ...
     def max_age_costs(self) -> list[str]: ...
     def play(
         self,
         threads: int | None,
-        progress: Callable[[int, int, int, float | None], object] | None = None,
+        listener: Listener | None = None,
     ) -> JobResults: ...
     def read(self) -> JobResults: ...
 
@@ -194,6 +233,10 @@ class JobResults:
         self, variant: int
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]: ...
 
+def command(arguments: list[str]) -> int: ...
+def fetch_data(
+    name: str, folder: str | PathLike[str] | None = None, mirror: str | None = None
+) -> Path: ...
 def draws(seed: int, round: int, stream: int, clients: int) -> NDArray[np.float64]: ...
 def policies() -> list[tuple[str, str, list[tuple[str, str]], bool, str, bool | None]]: ...
 def spelled(policy: str) -> str: ...

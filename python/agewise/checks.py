@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,8 +95,10 @@ def rows(field: str, values: ArrayLike) -> NDArray[np.float32]:
 
 
 def client_numbers(field: str, given: ArrayLike) -> NDArray[np.uint32]:
-    """A list of client numbers."""
-    array = np.asarray(given)
+    """Client numbers in any collection."""
+    is_other = isinstance(given, Iterable) and not isinstance(given, (np.ndarray, Sequence))
+    # Sets, generators and the keys of dicts.
+    array = np.asarray(list(given) if is_other else given)  # type: ignore[arg-type]
     if array.size == 0:
         return np.empty(0, dtype=np.uint32)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):

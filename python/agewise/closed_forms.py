@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from agewise import _agewise
 from agewise.checks import document, finite, max_age_or_auto, names
 from agewise.lookup import by_name
-from agewise.selection import warn_of_max_age
+from agewise.settings import warn_of_max_age
 
 
 @dataclass(frozen=True, eq=False)

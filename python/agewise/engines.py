@@ -58,6 +58,10 @@ class Engine(Protocol):
         """The loss of a client."""
         ...
 
+    def activity(self) -> dict[str, str]:
+        """What each worker does at the moment, by the name of the worker."""
+        ...
+
     def close(self) -> None:
         """Ends what was started."""
         ...
@@ -106,6 +110,10 @@ class ThreadEngine:
         with self._turn:
             return self.task.client_loss(client, parameters)
 
+    def activity(self) -> dict[str, str]:
+        """Nothing that is not said for the runs: these are their threads."""
+        return {}
+
     def close(self) -> None:
         """Nothing was started."""
 
@@ -130,6 +138,8 @@ class Pool:
         #: How many calls there can be at a time.
         self.workers: int | None = workers
         self._running: set[Any] = set()
+        # What each of them does; a dict is replaced key by key, which needs no lock.
+        self._doing: dict[Any, str] = {}
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(workers):
             self._free.put(None)
@@ -162,6 +172,11 @@ class Pool:
         what = f"evaluating client {client}"
         return float(self._call(what, "client_loss", parameters, client))
 
+    def activity(self) -> dict[str, str]:
+        """What each worker does at the moment."""
+        doing = dict(self._doing)
+        return {worker.name: doing.get(worker, "waiting") for worker in list(self._running)}
+
     def close(self) -> None:
         """Ends all workers."""
         for worker in self._running:
@@ -177,16 +192,19 @@ class Pool:
                 if worker is None:
                     worker = self._begin()
                     self._running.add(worker)
+                self._doing[worker] = what
                 return worker.call(*job)
             except PlaceLostError:
                 keeps_place = False
             except WorkerEndedError:
                 self._running.discard(worker)
+                self._doing.pop(worker, None)
                 message = f"{worker.name} ended with {worker.end()} while {what}"
                 warnings.warn(f"{message}; another one does it again", stacklevel=2)
                 worker = None
                 attempts += 1
             finally:
+                self._doing.pop(worker, None)
                 if keeps_place:
                     self._free.put(worker)
         raise RuntimeError(

@@ -4,29 +4,39 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import sys
-import time
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from agewise import _agewise
 from agewise.aggregation import RuleLike
-from agewise.checks import document, finite, shown, within
+from agewise.arrays import has_clients, own_data
+from agewise.callbacks import Listener, Progress
+from agewise.checks import document, finite, shown
+from agewise.learning import Dataset
+from agewise.listening import Listening, check_threads
 from agewise.own import Own
 from agewise.policy import PolicyLike
 from agewise.results import ExperimentResult
 from agewise.task import Task
 
-#: The progress callback of a comparison: policy, seed, finished rounds, and the accuracy if it was
-#: evaluated in the last of them.
-Progress = Callable[[str, int, int, "float | None"], object]
+#: The arguments of :func:`compare` that are keys of configuration files.
+PARAMS = tuple(
+    "data clients cohort rounds seed seeds baseline weighting start max_age warmup empty_cohort "
+    "calibrate backoff sizes availability dropout failing join leave label client test holdout "
+    "ignore features loss pixels partition speeds model local_work batch learning_rate decay "
+    "offset momentum weight_decay proximal augment eval_every eval_from targets stop_at_target "
+    "skew bound rule trim clip_norm full_reports server".split()
+)
 
 #: The progress callback of a simulation: the number of rounds finished since the last call.
 RoundsPlayed = Callable[[int], object]
@@ -54,37 +64,93 @@ def presets() -> list[Preset]:
 def compare(
     *,
     task: Task | None = None,
+    data: str | PathLike[str] | Sequence[ArrayLike] | Dataset | None = None,
     policies: Sequence[PolicyLike] | None = None,
     aggregate: RuleLike | None = None,
     engine: str = "threads",
     preset: str | None = None,
+    clients: int | None = None,
+    cohort: int | None = None,
+    rounds: int | None = None,
+    seed: int | None = None,
+    seeds: int | None = None,
+    baseline: str | None = None,
+    weighting: str | None = None,
+    start: str | None = None,
+    max_age: int | str | None = None,
+    warmup: int | None = None,
+    empty_cohort: str | None = None,
+    calibrate: bool | None = None,
+    backoff: bool | None = None,
+    sizes: str | None = None,
+    availability: str | None = None,
+    dropout: float | None = None,
+    failing: float | None = None,
+    join: float | None = None,
+    leave: float | None = None,
+    label: str | None = None,
+    client: str | None = None,
+    test: str | PathLike[str] | Sequence[ArrayLike] | None = None,
+    holdout: float | None = None,
+    ignore: Sequence[str] | None = None,
+    features: str | None = None,
+    loss: str | None = None,
+    pixels: str | None = None,
+    partition: str | None = None,
+    speeds: str | None = None,
+    model: str | Sequence[Mapping[str, Any]] | None = None,
+    local_work: str | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    decay: float | None = None,
+    offset: float | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    proximal: float | None = None,
+    augment: bool | None = None,
+    eval_every: int | None = None,
+    eval_from: int | None = None,
+    targets: Sequence[float] | None = None,
+    stop_at_target: bool | None = None,
+    skew: bool | None = None,
+    bound: bool | None = None,
+    rule: str | None = None,
+    trim: float | None = None,
+    clip_norm: float | None = None,
+    full_reports: int | None = None,
+    server: Mapping[str, Any] | None = None,
     out: str | PathLike[str] | None = None,
     force: bool = False,
     data_folder: str | PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | bool = True,
-    **params: Any,
+    callbacks: object = None,
+    track: str | Sequence[str] | None = None,
 ) -> ExperimentResult:
     """Trains with several policies and compares them, like ``agewise compare``.
 
-    ``task`` is what clients train, if it is one's own (:class:`Task`); ``engine`` runs its code in
-    ``threads`` of this process, in worker ``processes`` or on a ``ray`` cluster, in as many as
-    ``threads`` says. Among the
-    ``policies`` may be classes of one's own (:class:`Selects`), and ``aggregate`` may be one
-    (:class:`Aggregates`). An exception in any of them ends the comparison, and is raised with its
-    traceback; :func:`resume_run` continues before the round in which it was raised.
+    What is trained is one of these:
 
-    The defaults are six policies, 12 seeds and the digits inside the package, which takes about two
-    minutes. ``params`` have the names of the keys of configuration files (docs/compare.md), without
-    tables: for example ``seeds``, ``data``, ``partition``, ``model``, ``local_work``, ``rounds``,
-    ``targets``, ``availability``, ``dropout``, ``failing``, ``join``, ``leave``, ``calibrate`` and
-    ``backoff``. ``aggregate`` is an aggregation rule as text. With ``preset``, parameters that are
-    not given are those of the preset. The run is saved in ``out`` (the default is a new folder in
-    ``runs``), with the same bytes as by the command. A folder that exists is an error without
-    ``force=True``.
+    - a ``task`` of one's own (:class:`Task`); ``engine`` runs its code in ``threads`` of this
+      process, in worker ``processes`` or on a ``ray`` cluster, in as many as ``threads`` says;
+    - a model of agewise on ``data``: the name of a data set, a file, a :class:`Dataset`, or arrays
+      ``(x, y)`` or ``(x, y, client_ids)``; ``test`` is of the same kind;
+    - with neither, the digits inside the package, which takes about two minutes.
 
-    ``progress`` is True for lines on stderr, False for no output, or a function. An exception in
-    it, or Ctrl-C, ends the comparison between two rounds; :func:`resume_run` continues it.
+    Among the ``policies`` may be classes of one's own (:class:`Selects`), and ``aggregate`` is the
+    text of an aggregation rule or a class (:class:`Aggregates`). An exception in any of them ends
+    the comparison, and is raised with its traceback; :func:`resume_run` continues before the round
+    in which it was raised.
+
+    docs/python.md has a table of all arguments; those from ``clients`` to ``server`` are keys
+    of configuration files (docs/compare.md). With ``preset``, arguments that are not given are
+    those of the preset. The run is saved in ``out`` (the default is a new folder in ``runs``), with the
+    same bytes as by the command. A folder that exists is an error without ``force=True``.
+
+    ``progress`` is True for lines on stderr, False for no output, or a function. ``callbacks`` are
+    objects with methods ``on_round``, ``on_run`` or ``on_end`` (:class:`Callbacks`), and ``track``
+    is ``"mlflow"``, ``"wandb"`` or ``"tensorboard"``. An exception in them, or Ctrl-C, ends the
+    comparison between two rounds; :func:`resume_run` continues it.
 
     >>> import tempfile
     >>> found = compare(
@@ -94,19 +160,22 @@ def compare(
     >>> [row[0] for row in found.rows], found.finished, found.report.exists()
     (['random', 'oldest-first'], True, True)
     """
-    _threads(threads)
-    params = {key: value for key, value in params.items() if value is not None}
-    named: dict[str, Any] = {}
+    given = locals()
+    params = {name: given[name] for name in PARAMS if given[name] is not None}
+    arrays = own_data(data, test, loss, model) if task is None else None
+    if arrays is not None:
+        params = {name: value for name, value in params.items() if name not in ("data", "test")}
+    params = _of_own_clients(params, has_clients(data))
     if preset is not None:
         known = {entry.name: entry.params for entry in presets()}
         if preset not in known:
             raise ValueError(f"preset = {preset}: expected one of {', '.join(known)}")
-        named = known[preset]
-    _progress(progress)
-    with Own(policies, task, aggregate, engine, threads) as own:
-        params = named | own.arguments(params)
+        params = known[preset] | params
+    with Own(policies, task, aggregate, engine, threads, arrays) as own:
+        listening = Listening(progress, callbacks, track, own.activity, threads)
+        params = own.arguments(params)
         job = _agewise.Job(document(params), True, True, out, force, data_folder, own.parts)
-        return _play(job, own.workers, progress)
+        return listening.play(job, own.workers)
 
 
 def simulate(
@@ -156,7 +225,7 @@ def simulate(
         ...
     ValueError: rounds = 0: expected a whole number from 1 to 10000000
     """
-    _threads(threads)
+    check_threads(threads)
     is_distribution = sizes is None or isinstance(sizes, str)
     params = {
         "clients": clients,
@@ -182,9 +251,9 @@ def simulate(
     own = Own(policies)
     params = own.arguments(params)
     job = _agewise.Job(document(params), False, out is not None, out, force, None, own.parts)
-    before: dict[tuple[int, int], int] = {}
+    before: dict[tuple[str, int], int] = {}
 
-    def on_progress(policy: int, seed: int, rounds: int, score: float | None) -> None:
+    def on_progress(policy: str, seed: int, rounds: int, score: float | None) -> None:
         if progress is not None:
             more = rounds - before.get((policy, seed), 0)
             before[policy, seed] = rounds
@@ -193,31 +262,36 @@ def simulate(
 
     for cost in job.max_age_costs():
         warnings.warn(cost, stacklevel=3)
-    return ExperimentResult(job, job.play(threads, on_progress))
+    listener = Listener(json.loads(job.params), on_progress)
+    return ExperimentResult(job, job.play(threads, listener))
 
 
 def resume_run(
     folder: str | PathLike[str],
     *,
     task: Task | None = None,
+    data: Sequence[ArrayLike] | Dataset | None = None,
+    test: Sequence[ArrayLike] | None = None,
     policies: Sequence[PolicyLike] | None = None,
     aggregate: RuleLike | None = None,
     engine: str = "threads",
     data_folder: str | PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | bool = True,
+    callbacks: object = None,
+    track: str | Sequence[str] | None = None,
 ) -> ExperimentResult:
     """Continues an interrupted run. The result has the same bytes as that of an uninterrupted
     run.
 
-    The folder has names only: a ``task``, ``policies`` and a rule to ``aggregate`` that are one's
-    own are passed again, as to :func:`compare`.
+    The folder has names only: a ``task``, arrays (``data``, ``test``), ``policies`` and a rule to
+    ``aggregate`` that are one's own are passed again, as to :func:`compare`.
     """
-    _threads(threads)
-    _progress(progress)
-    with _named_parts(), Own(policies, task, aggregate, engine, threads) as own:
+    arrays = _arrays_of_run(folder, data, test)
+    with _named_parts(), Own(policies, task, aggregate, engine, threads, arrays) as own:
+        listening = Listening(progress, callbacks, track, own.activity, threads)
         job = _agewise.Job.open(folder, data_folder, own.parts)
-        return _play(job, own.workers, progress)
+        return listening.play(job, own.workers)
 
 
 def extend_run(
@@ -227,11 +301,15 @@ def extend_run(
     rounds: int | None = None,
     policies: Sequence[PolicyLike] | None = None,
     task: Task | None = None,
+    data: Sequence[ArrayLike] | Dataset | None = None,
+    test: Sequence[ArrayLike] | None = None,
     aggregate: RuleLike | None = None,
     engine: str = "threads",
     data_folder: str | PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | bool = True,
+    callbacks: object = None,
+    track: str | Sequence[str] | None = None,
 ) -> ExperimentResult:
     """Extends a run by more seeds, more rounds or further policies, and plays only what is missing.
 
@@ -239,18 +317,20 @@ def extend_run(
     has of one's own is passed again, as to :func:`resume_run`; policies that it has already are not
     new ones.
     """
-    _threads(threads)
-    _progress(progress)
-    with _named_parts(), Own(policies, task, aggregate, engine, threads) as own:
+    arrays = _arrays_of_run(folder, data, test)
+    with _named_parts(), Own(policies, task, aggregate, engine, threads, arrays) as own:
+        listening = Listening(progress, callbacks, track, own.activity, threads)
         more = document({"seeds": seeds, "rounds": rounds, "policies": own.policies})
         job = _agewise.Job.extend(folder, more, data_folder, own.parts)
-        return _play(job, own.workers, progress)
+        return listening.play(job, own.workers)
 
 
 def read_run(
     folder: str | PathLike[str],
     *,
     task: Task | None = None,
+    data: Sequence[ArrayLike] | Dataset | None = None,
+    test: Sequence[ArrayLike] | None = None,
     policies: Sequence[PolicyLike] | None = None,
     aggregate: RuleLike | None = None,
     data_folder: str | PathLike[str] | None = None,
@@ -259,8 +339,10 @@ def read_run(
 
     The run may be unfinished. What it has of one's own is passed again, as to :func:`resume_run`.
     """
+    arrays = _arrays_of_run(folder, data, test)
     with _named_parts():
-        job = _agewise.Job.open(folder, data_folder, Own(policies, task, aggregate).parts)
+        own = Own(policies, task, aggregate, arrays=arrays)
+        job = _agewise.Job.open(folder, data_folder, own.parts)
         return ExperimentResult(job, job.read())
 
 
@@ -272,55 +354,36 @@ def _named_parts() -> Iterator[None]:
     except ValueError as error:
         if str(error).startswith(("data = ", "policies = ")):
             error.add_note(
-                "A run that was played with a task, policies or an aggregation rule of one's own "
-                "is opened with the same: task=..., policies=[...], aggregate=..."
+                "A run that was played with a task, arrays, policies or an aggregation rule of "
+                "one's own is opened with the same: task=..., data=..., policies=[...], "
+                "aggregate=..."
             )
         raise
 
 
-def _threads(threads: int | None) -> None:
-    """Checks the argument before a folder is created."""
-    if threads is not None:
-        within("threads", threads, 1, 4096)
+def _of_own_clients(params: dict[str, Any], arrays_have: bool) -> dict[str, Any]:
+    """The parameters with what follows if the data have clients of their own: all take part."""
+    partition = params.get("partition")
+    if isinstance(partition, str) and partition.startswith("clients:"):
+        params = params | {"partition": "clients", "client": partition.removeprefix("clients:")}
+    elif partition is None and (params.get("client") is not None or arrays_have):
+        params = params | {"partition": "clients"}
+    if params.get("partition") != "clients":
+        return params
+    # 0 stands for the number that follows from the data.
+    return {"clients": 0, "cohort": 0} | params
 
 
-def _progress(progress: Progress | bool) -> None:
-    if not (callable(progress) or isinstance(progress, bool)):
-        raise ValueError(f"progress = {shown(progress)}: expected True, False or a function")
-
-
-def _play(job: _agewise.Job, threads: int | None, progress: Progress | bool) -> ExperimentResult:
-    params = json.loads(job.params)
-    policies: list[str] = params["policies"]
-    callback: Progress | None = None
-    if callable(progress):
-        callback = progress
-    elif progress:
-        callback = _Lines(params)
-
-    def on_progress(policy: int, seed: int, rounds: int, score: float | None) -> None:
-        if callback is not None:
-            callback(policies[policy], params["seed"] + seed, rounds, score)
-
-    return ExperimentResult(job, job.play(threads, on_progress))
-
-
-class _Lines:
-    """Prints a line on stderr every few seconds."""
-
-    EVERY = 5.0
-
-    def __init__(self, params: Mapping[str, Any]) -> None:
-        self.all_rounds = params["rounds"] * params["seeds"] * len(params["policies"])
-        self.rounds: dict[tuple[str, int], int] = {}
-        self.next = time.monotonic() + self.EVERY
-
-    def __call__(self, policy: str, seed: int, rounds: int, score: float | None) -> None:
-        self.rounds[policy, seed] = rounds
-        if time.monotonic() < self.next:
-            return
-        self.next = time.monotonic() + self.EVERY
-        done = sum(self.rounds.values())
-        shown = "" if score is None else f", {100 * score:.1f}%"
-        line = f"{done} of {self.all_rounds} rounds; {policy}, seed {seed}: round {rounds}{shown}"
-        print(line, file=sys.stderr, flush=True)
+def _arrays_of_run(
+    folder: str | PathLike[str], data: object, test: object
+) -> _agewise.OwnData | None:
+    """The arrays with which a run was begun."""
+    if data is None:
+        return None
+    if not isinstance(data, (tuple, list, Dataset)):
+        expected = "the arrays of the run; files are found where they were"
+        raise ValueError(f"data = {shown(data)}: expected {expected}")
+    training = {}
+    with contextlib.suppress(OSError):
+        training = tomllib.loads((Path(folder) / "config.toml").read_text()).get("training", {})
+    return own_data(data, test, training.get("loss"), training.get("model"))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,13 @@ class Images:
         images._inner = inner
         return images
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A subset is pickled without the images that are not in it.
+        return self.__dict__ | {"_inner": self._inner.parts()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state | {"_inner": _agewise.Images.from_parts(*state["_inner"])})
+
     def __len__(self) -> int:
         return len(self._inner)
 
@@ -91,6 +99,11 @@ class Images:
         """The pixels, with the axes image, row, column, channel. A copy."""
         return self._inner.pixels
 
+    @property
+    def owners(self) -> list[str] | None:
+        """The client of each image, by name; None unless the data set says whose they are."""
+        return self._inner.owners
+
     def take(self, indices: ArrayLike) -> Images:
         """A subset of these images by their indices, without copying pixels."""
         array = np.asarray(indices)
@@ -108,7 +121,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test images."""
+    """Training and test images. :func:`agewise.compare` takes it as its ``data``."""
 
     name: str
     train: Images
@@ -136,11 +149,44 @@ def load_data(
     return Dataset(name, Images._of(train), Images._of(test))
 
 
+def fetch_data(
+    name: str, folder: str | PathLike[str] | None = None, *, mirror: str | None = None
+) -> Path:
+    """Downloads a data set, unless it is here already, and checks it; returns its folder.
+
+    It is a subfolder of ``folder``; the default is the folder of the environment variable
+    AGEWISE_DATA, or that of ``agewise data fetch``. ``mirror`` is an address to which the names of
+    the files are added, instead of those that are known.
+
+    >>> fetch_data("digits")
+    Traceback (most recent call last):
+        ...
+    ValueError: name = digits: expected one that is not inside the program already
+    """
+    return Path(_agewise.fetch_data(name, folder, mirror))
+
+
 class Partition:
     """The assignment of images to clients."""
 
     def __init__(self, inner: _agewise.Partition) -> None:
         self._inner = inner
+
+    def __getstate__(self) -> dict[str, Any]:
+        inner = self._inner
+        shares = [inner.indices(client).tolist() for client in range(inner.clients)]
+        return self.__dict__ | {"_inner": (shares, inner.names, inner.images.parts())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        shares, names, images = state["_inner"]
+        whole = _agewise.Images.from_parts(*images)
+        inner = _agewise.Partition.from_parts(shares, names, whole)
+        self.__dict__.update(state | {"_inner": inner})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the clients; empty where they are only numbers."""
+        return self._inner.names
 
     @property
     def clients(self) -> int:
@@ -183,7 +229,8 @@ def partition(
 ) -> Partition:
     """Partitions images among clients, as ``agewise compare`` does with the same seed.
 
-    ``distribution`` is that of the labels: ``iid``, ``dirichlet:0.3`` or ``shards:2``. ``sizes`` is
+    ``distribution`` is that of the labels: ``iid``, ``dirichlet:0.3`` or ``shards:2``; or
+    ``clients`` for data sets that say whose each image is (:attr:`Images.owners`). ``sizes`` is
     the distribution of data sizes: ``equal``, ``zipf:2.0`` or ``lognormal:1.0``. Each client has at
     least ``least`` images.
 
@@ -242,8 +289,8 @@ class Trainer:
     >>> Trainer("cn")
     Traceback (most recent call last):
         ...
-    ValueError: model = cn: expected one of softmax, 2nn, cnn, cnn-cifar (did you mean cnn?)
-    """
+    ValueError: model = cn: expected one of softmax, linear, mlp:64,32, 2nn, cnn, cnn-cifar (did you mean cnn?)
+    """  # noqa: E501
 
     def __init__(
         self,
@@ -253,7 +300,7 @@ class Trainer:
         classes: int = 10,
         seed: int = 0,
     ) -> None:
-        """A ``softmax``, ``2nn``, ``cnn`` or ``cnn-cifar`` model.
+        """A ``softmax``, ``mlp:64,32``, ``2nn``, ``cnn`` or ``cnn-cifar`` model.
 
         ``shape`` is the number of rows, columns and channels of an image. The initial parameters
         have the default distribution of PyTorch and follow from ``seed``.

@@ -1,11 +1,12 @@
-"""What a call has of the user's own: policies, a task and an aggregation rule."""
+"""What a call has of the user's own: policies, a task, an aggregation rule and arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
+from agewise import _agewise
 from agewise.aggregation import OwnRule, own_rule
 from agewise.checks import shown
 from agewise.engines import Engine, engine
@@ -14,14 +15,14 @@ from agewise.task import GuardedTask
 
 #: Parameters about data and training, of which a task of one's own says itself what they are.
 _OF_THE_ENGINE = (
-    "preset data partition sizes pixels model local_work batch learning_rate decay offset momentum "
-    "weight_decay proximal augment skew bound"
+    "preset data label client test holdout ignore features loss partition sizes pixels model "
+    "local_work batch learning_rate decay offset momentum weight_decay proximal augment skew bound"
 ).split()
 #: Clients of a round, unless a task has fewer.
 _COHORT = 15
 
-#: Policies, the engine of a task, and an aggregation rule, as the compiled part takes them.
-Parts = tuple[list[OwnPolicy], Engine | None, OwnRule | None]
+#: Policies, the engine of a task, an aggregation rule, and arrays, as the compiled part takes them.
+Parts: TypeAlias = "tuple[list[OwnPolicy], Engine | None, OwnRule | None, _agewise.OwnData | None]"
 
 
 class Own:
@@ -34,6 +35,7 @@ class Own:
         aggregate: object = None,
         engine_name: str = "threads",
         workers: int | None = None,
+        arrays: _agewise.OwnData | None = None,
     ) -> None:
         if isinstance(policies, (str, bytes)) or not isinstance(policies, (Iterable, type(None))):
             raise ValueError(f"policies = {shown(policies)}: expected a list of policies")
@@ -61,7 +63,11 @@ class Own:
         #: How many calls there can be at a time; None for one on each core of this machine.
         self.workers = workers if self._engine is None else self._engine.workers or workers
         #: Everything for the compiled part.
-        self.parts: Parts = (own, self._engine, self._rule)
+        self.parts: Parts = (own, self._engine, self._rule, arrays)
+
+    def activity(self) -> Mapping[str, str]:
+        """What each worker of a task does at the moment."""
+        return {} if self._engine is None else self._engine.activity()
 
     def arguments(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of an experiment with these policies, this rule and this task."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import importlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -170,6 +171,46 @@ class ExperimentResult:
         """The path of the HTML report; None if the experiment was not saved."""
         return None if self.folder is None else self.folder / "report.html"
 
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with a row for each policy: what it is, the means over seeds by their
+        names in summary.json, and the half-widths of their intervals (``..._half_width``).
+
+        >>> from agewise import simulate
+        >>> frame = simulate(policies=["random", "oldest-first"], rounds=50).to_dataframe()
+        >>> frame.loc["oldest-first", "cohort_mean"]
+        15.0
+        """
+        rows = []
+        for entry in self.policies:
+            row: dict[str, Any] = {name: getattr(entry, name) for name in _FACTS}
+            for name, estimate in entry.means.items():
+                row[name] = estimate.mean
+                row[f"{name}_half_width"] = estimate.half_width
+            rows.append(row)
+        return _pandas().DataFrame(rows).set_index("policy")
+
+    def rounds_dataframe(self) -> Any:
+        """A pandas DataFrame with a row for each policy, seed and round (from 1).
+
+        It has the columns of ``rounds.csv`` if the experiment was saved, and those of ``selected``
+        and ``reported`` if not.
+        """
+        pandas = _pandas()
+        if self.folder is not None and (self.folder / "rounds.csv").exists():
+            return pandas.read_csv(self.folder / "rounds.csv")
+        frames = []
+        for entry in self.policies:
+            for place, selected in enumerate(entry.selected):
+                columns = {
+                    "policy": entry.policy,
+                    "seed": self.params["seed"] + place,
+                    "round": np.arange(1, len(selected) + 1),
+                    "selected": selected,
+                    "reported": entry.reported[place],
+                }
+                frames.append(pandas.DataFrame(columns))
+        return pandas.concat(frames, ignore_index=True)
+
     def __getitem__(self, policy: str) -> PolicyResult:
         """A policy by its name with options, in any spelling."""
         return by_name(self.policies, policy)
@@ -226,6 +267,20 @@ class ExperimentResult:
             f"<p>Full report: <code>{report}</code></p>" if report else "",
         ]
         return "<div>" + "".join(parts) + "</div>"
+
+
+#: What a row of a DataFrame says about a policy beside its means.
+_FACTS = (
+    "policy weighting start aggregation runs cohort_min cohort_max longest_wait "
+    "var_interval_theory sigma_theory"
+).split()
+
+
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ImportError as error:
+        raise ImportError("DataFrames need pandas: pip install pandas") from error
 
 
 def _policy(entry: dict[str, Any], *arrays: NDArray[np.uint64]) -> PolicyResult:

@@ -23,8 +23,20 @@ pub(crate) const EXPERIMENT: Names = &[("dataset", "data"), ("policy", "policies
 /// The fields of local training.
 pub(crate) const TRAINING: Names = &[("images", "data"), ("learning_rate", "lr")];
 
+/// Keys of tables that are written only where they are given.
+const UNWRITTEN: [(&str, &str); 8] = [
+    ("world", "failing"),
+    ("training", "label"),
+    ("training", "client"),
+    ("training", "test"),
+    ("training", "holdout"),
+    ("training", "ignore"),
+    ("training", "features"),
+    ("training", "loss"),
+];
+
 /// Words of the command, each with what Python has instead.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 15] = [
     ("`agewise compare`", "agewise.compare"),
     ("agewise compare", "agewise.compare"),
     ("use --seeds 5", "use seeds=5"),
@@ -32,6 +44,14 @@ const WORDS: [(&str, &str); 7] = [
     ("--extend", "agewise.extend_run"),
     ("--resume", "agewise.resume_run"),
     ("--force", "force=True"),
+    ("(--label)", "(label)"),
+    ("(--client)", "(client)"),
+    ("(--ignore)", "(ignore)"),
+    ("--label ", "label="),
+    ("--client ", "client="),
+    ("--ignore ", "ignore="),
+    ("--test ", "test="),
+    ("--loss ", "loss="),
 ];
 
 /// Types as serde names them, each with what it is in Python.
@@ -113,6 +133,7 @@ fn run_dir(error: RunDirError) -> PyErr {
 /// Data that cannot be used or found. `name` and `folder` are the arguments of the data set and of its folder.
 pub(crate) fn data(error: DataError, name: &str, folder: &str) -> PyErr {
     match error {
+        DataError::Bad { ref path, .. } if path.exists() => bad_input(error),
         DataError::Input(error) if error.field() == "dataset" => {
             bad_input(Error::new(name, error.value(), error.expected()))
         }
@@ -135,9 +156,15 @@ pub(crate) fn data(error: DataError, name: &str, folder: &str) -> PyErr {
 pub(crate) fn read_params(json: &str, base: &ExperimentParams) -> Result<ExperimentParams, PyErr> {
     let given: Map<String, Value> = read(json, &[])?;
     let mut params = serde_json::to_value(base).map_err(bad_input)?;
-    // It is written only where it is given.
-    if let Some(world) = params["world"].as_object_mut() {
-        world.entry("failing").or_insert(Value::Null);
+    // Written only where they are given.
+    for (table, key) in UNWRITTEN {
+        if let Some(table) = params[table].as_object_mut() {
+            table.entry(key).or_insert(if key == "ignore" {
+                Value::Array(Vec::new())
+            } else {
+                Value::Null
+            });
+        }
     }
     let optional = ["aggregate", "backoff", "baseline", "calibrate", "size_list", "weighting"];
     let mut known: Vec<String> = optional.map(str::to_string).to_vec();
@@ -149,6 +176,10 @@ pub(crate) fn read_params(json: &str, base: &ExperimentParams) -> Result<Experim
     for (key, value) in given {
         let table = TABLES.iter().find(|table| params[**table].get(&key).is_some());
         match table {
+            // A list of layers instead of the name of a model.
+            Some(_) if key == "model" && value.is_array() => {
+                params["model"] = serde_json::json!({ "layer": value });
+            }
             Some(table) => params[*table][&key] = value,
             None if key == "aggregate" => {
                 let text = value.as_str().unwrap_or_default();

@@ -3,11 +3,12 @@
 use crate::data::warn_of_altered;
 use crate::errors::{bad_input, experiment as failed, in_python, read_params};
 use crate::interrupt::interruptible;
+use crate::listener::Listener;
 use crate::own::{Given, Own};
 use agewise::experiment::presets::{Preset, presets as all_presets};
 use agewise::experiment::{
-    Callbacks, Experiment, ExperimentError, ExperimentParams, Record, Results, RoundLog,
-    RoundRecord, RunDir, RunId, play, read, run_dir,
+    Experiment, ExperimentError, ExperimentParams, Record, Results, RoundRecord, RunDir, play,
+    read, run_dir,
 };
 use agewise::report::{ReportError, ReportSection};
 use agewise::selection::Error;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// The tables of parameters whose keys are arguments in Python, without the name of the table.
 pub(crate) const TABLES: [&str; 3] = ["world", "training", "aggregation"];
@@ -60,52 +61,6 @@ pub(crate) struct Job {
     params: ExperimentParams,
     data_folders: Vec<PathBuf>,
     own: Own,
-}
-
-/// Calls the progress function of Python, and stops when it raises an exception.
-struct Teller<'a> {
-    experiment: &'a Experiment,
-    progress: Option<Py<PyAny>>,
-    rounds: Mutex<BTreeMap<RunId, u64>>,
-    stop: &'a AtomicBool,
-    raised: Mutex<Option<PyErr>>,
-}
-
-impl Teller<'_> {
-    fn tell(&self, id: RunId, more: u64, log: Option<&RoundLog>) {
-        let score = log.and_then(|log| self.experiment.score(log));
-        let Ok(mut rounds) = self.rounds.lock() else {
-            return;
-        };
-        let played = rounds.entry(id).or_default();
-        *played += more;
-        let played = *played;
-        // Python may take long, and other runs continue meanwhile.
-        drop(rounds);
-        Python::attach(|py| {
-            // Ctrl-C is handled between rounds.
-            let heard = py.check_signals().and_then(|()| match &self.progress {
-                Some(call) => call.call1(py, (id.variant, id.seed, played, score)).map(|_| ()),
-                None => Ok(()),
-            });
-            if let Err(error) = heard {
-                self.stop.store(true, Ordering::Relaxed);
-                if let Ok(mut raised) = self.raised.lock() {
-                    raised.get_or_insert(error);
-                }
-            }
-        });
-    }
-}
-
-impl Callbacks for Teller<'_> {
-    fn on_begin(&self, id: RunId, rounds: u64, _: &[RoundLog]) {
-        self.tell(id, rounds, None);
-    }
-
-    fn on_rounds(&self, id: RunId, rounds: u64, logs: &[RoundLog]) {
-        self.tell(id, rounds, logs.last());
-    }
 }
 
 #[pymethods]
@@ -178,6 +133,14 @@ impl Job {
         Ok(flat(serde_json::to_value(&self.params).map_err(bad_input)?).to_string())
     }
 
+    /// What is trained, with how many clients: the first words of a report.
+    #[getter]
+    fn title(&self) -> String {
+        let training = self.params.training.as_ref();
+        let what = training.map_or_else(String::new, |t| format!("{}, {}, ", t.data, t.model));
+        format!("{what}{} clients, {} per round", self.params.clients, self.params.cohort)
+    }
+
     /// What the largest age costs policies, in sentences.
     fn max_age_costs(&self) -> PyResult<Vec<String>> {
         let experiment = self.experiment()?;
@@ -186,12 +149,12 @@ impl Job {
     }
 
     /// Plays the remaining rounds, and writes the results if there is a directory.
-    #[pyo3(signature = (threads, progress=None))]
+    #[pyo3(signature = (threads, listener=None))]
     fn play(
         &self,
         py: Python<'_>,
         threads: Option<usize>,
-        progress: Option<Py<PyAny>>,
+        listener: Option<Py<PyAny>>,
     ) -> PyResult<JobResults> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.unwrap_or_else(cores).max(1);
@@ -200,22 +163,16 @@ impl Job {
         let experiment = py.detach(|| self.experiment())?;
         // The caller of the function that calls the function that plays.
         warn_of_altered(py, experiment.altered_data(), 3)?;
-        let teller = Teller {
-            experiment: &experiment,
-            progress,
-            rounds: Mutex::default(),
-            stop,
-            raised: Mutex::default(),
-        };
+        let listener = Listener::new(&experiment, listener, stop);
         let played = interruptible(py, stop, || {
             let _lock = self.locked()?;
-            let results = play(&experiment, self.dir.as_ref(), threads, &teller, stop)?;
+            let results = play(&experiment, self.dir.as_ref(), threads, &listener, stop)?;
             if let Some(dir) = &self.dir {
                 ReportSection::new("", &results)?.write(dir)?;
             }
             JobResults::new(results)
         })?;
-        if let Ok(Some(error)) = teller.raised.into_inner() {
+        if let Some(error) = listener.raised() {
             return Err(error);
         }
         raised.check()?;

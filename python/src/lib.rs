@@ -6,13 +6,16 @@
     reason = "arguments are made from Python's objects for the call"
 )]
 
+mod command;
 mod data;
 mod errors;
 mod experiment;
 mod figures;
 mod interrupt;
+mod listener;
 mod own;
 mod own_aggregation;
+mod own_data;
 mod own_policy;
 mod own_task;
 mod raised;
@@ -35,6 +38,7 @@ fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sketch::Sketcher>()?;
     module.add_class::<data::Images>()?;
     module.add_class::<data::Partition>()?;
+    module.add_class::<own_data::OwnData>()?;
     module.add_class::<trainer::Trainer>()?;
     module.add_class::<experiment::Job>()?;
     module.add_class::<experiment::JobResults>()?;
@@ -44,6 +48,8 @@ fn _agewise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(work::age_law, module)?)?;
     module.add_function(wrap_pyfunction!(work::max_age_cost, module)?)?;
     module.add_function(wrap_pyfunction!(work::theory, module)?)?;
+    module.add_function(wrap_pyfunction!(command::command, module)?)?;
+    module.add_function(wrap_pyfunction!(command::fetch_data, module)?)?;
     module.add_function(wrap_pyfunction!(data::load_data, module)?)?;
     module.add_function(wrap_pyfunction!(data::partition, module)?)?;
     module.add_function(wrap_pyfunction!(trainer::average, module)?)?;

@@ -1,19 +1,25 @@
-//! What an experiment has of the user's own: policies, a task, and an aggregation rule.
+//! What an experiment has of the user's own: policies, a task, an aggregation rule, and arrays.
 
 use crate::errors::{bad_input, experiment as failed};
 use crate::own_aggregation::aggregation;
+use crate::own_data::OwnData;
 use crate::own_policy::OwnPolicy;
 use crate::own_task::PythonTask;
 use crate::raised::Raised;
-use agewise::experiment::{Experiment, ExperimentParams, Variant};
+use agewise::experiment::{Experiment, ExperimentParams, Variant, load_data};
+use agewise::selection::Seed;
 use agewise::train::aggregation::Aggregation;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Policies, the engine of a task, and an aggregation rule, as Python passes them.
-pub(crate) type Given<'py> =
-    (Vec<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
+/// Policies, the engine of a task, an aggregation rule, and arrays, as Python passes them.
+pub(crate) type Given<'py> = (
+    Vec<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Bound<'py, PyAny>>,
+    Option<Py<OwnData>>,
+);
 
 /// What an experiment has of the user's own.
 #[derive(Default)]
@@ -21,13 +27,14 @@ pub(crate) struct Own {
     policies: Vec<OwnPolicy>,
     task: Option<Arc<PythonTask>>,
     aggregation: Option<Aggregation>,
+    data: Option<Py<OwnData>>,
     /// The exceptions of all of them.
     pub(crate) raised: Arc<Raised>,
 }
 
 impl Own {
     pub(crate) fn new(given: Option<Given<'_>>) -> PyResult<Self> {
-        let Some((policies, task, rule)) = given else {
+        let Some((policies, task, rule, data)) = given else {
             return Ok(Self::default());
         };
         let raised = Arc::new(Raised::default());
@@ -36,6 +43,7 @@ impl Own {
             policies: policies.iter().map(OwnPolicy::new).collect::<PyResult<_>>()?,
             task: task.map(Arc::new),
             aggregation: rule.map(|rule| aggregation(&rule, &raised)).transpose()?,
+            data,
             raised,
         })
     }
@@ -54,7 +62,7 @@ impl Own {
         })
     }
 
-    fn build(&self, params: ExperimentParams, folders: &[PathBuf]) -> PyResult<Experiment> {
+    fn build(&self, mut params: ExperimentParams, folders: &[PathBuf]) -> PyResult<Experiment> {
         let mut builder = Experiment::builder();
         if !self.policies.is_empty() || self.aggregation.is_some() {
             let usual = match &self.aggregation {
@@ -66,12 +74,15 @@ impl Own {
             }
             builder = builder.aggregation(usual);
         }
-        match (&self.task, &params.training) {
+        let seed = params.seed;
+        match (&self.task, &mut params.training) {
             (Some(task), _) => builder = builder.shared_task(Arc::clone(task) as _),
             (None, Some(training)) => {
-                let dataset = agewise::train::data::load(&training.data, folders);
-                let dataset = dataset.map_err(agewise::experiment::ExperimentError::from);
-                builder = builder.data(dataset.map_err(failed)?);
+                let data = match &self.data {
+                    Some(own) => own.get().prepared(training, seed)?,
+                    None => load_data(training, Seed(seed), folders).map_err(failed)?,
+                };
+                builder = builder.data(data);
             }
             (None, None) => {}
         }

@@ -113,7 +113,7 @@ def test_answers_before_the_first_round() -> None:
     assert even["update-step"].tolist() == [0, 2, 4, 6, 8, 10]
     assert list(even) == ["update-step"]
     asked = selector.probes()["update-step"]
-    assert asked.dtype == np.uint32 and asked.tolist() == list(range(12))
+    assert asked.dtype == np.int64 and asked.tolist() == list(range(12))
     ages = selector.ages
     selector.observe(asked, sketches=DIRECTIONS[asked // 4])
     assert selector.probes() == {}

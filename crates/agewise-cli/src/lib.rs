@@ -29,6 +29,7 @@ mod whole_number;
 use agewise_experiment::{ExperimentError, RunDirError};
 use agewise_report::ReportError;
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -124,24 +125,36 @@ enum Command {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    ExitCode::from(run_with(std::env::args_os()))
+}
+
+/// Runs the command with these arguments, of which the first is its name, and returns its exit code.
+pub fn run_with(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // If the stream that it belongs to is closed, there is nowhere left to write.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
     // A name that means nothing is found before anything is done, whether the command trains or not.
     let result = agewise_train::selected_backend().map_err(Failure::from);
     let result = result.and_then(|_| run(cli.command));
     match result {
-        Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::BrokenPipe) => 0,
         Err(Failure::BadInput(message)) => {
             complain(&message);
-            ExitCode::from(2)
+            2
         }
         Err(Failure::Interrupted(message)) => {
             // As a shell reports a program that Ctrl-C has ended.
             let _ = writeln!(io::stderr(), "{message}");
-            ExitCode::from(130)
+            130
         }
         Err(Failure::Io(message)) => {
             complain(&message);
-            ExitCode::FAILURE
+            1
         }
     }
 }

@@ -34,8 +34,8 @@ pub use executor::{play, read};
 pub use experiment::{Experiment, ExperimentBuilder, SeedContext, Variant};
 pub use log::{RoundLog, TestScore};
 pub use params::{
-    Difference, ExperimentParams, ModelParams, TrainingParams, WorldParams, load_data, read_params,
-    split_partition,
+    Difference, ExperimentParams, ModelParams, TrainingParams, WorldParams, load_data,
+    prepare_data, read_params, split_partition,
 };
 pub use record::{
     ClientRecord, CurvePoint, LoadRecord, Record, RoundRecord, RunId, TrainingRecord,

@@ -8,7 +8,7 @@ mod check;
 mod data;
 mod file;
 
-pub use data::{load_data, split_partition};
+pub use data::{load_data, prepare_data, split_partition};
 pub use file::{Difference, read_params};
 
 use agewise_core::{EmptyCohort, MaxAge, Start, Weighting};

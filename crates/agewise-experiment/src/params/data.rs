@@ -31,6 +31,16 @@ pub fn load_data(
         check_no_columns(training)?;
         load(&training.data, folders)?.into()
     };
+    prepare_data(data, training, seed)
+}
+
+/// Data as they are trained on: with a share of the samples held out for tests where there are none, and with features
+/// that are scaled.
+pub fn prepare_data(
+    data: Data,
+    training: &TrainingParams,
+    seed: Seed,
+) -> std::result::Result<Data, ExperimentError> {
     let data = match (data.test.is_empty(), training.holdout) {
         (true, share) => data.hold_out(share.unwrap_or(HOLDOUT), seed)?,
         (false, None) => data,
