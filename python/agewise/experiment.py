@@ -144,8 +144,8 @@ def compare(
 
     docs/python.md has a table of all arguments; those from ``clients`` to ``server`` are keys
     of configuration files (docs/compare.md). With ``preset``, arguments that are not given are
-    those of the preset. The run is saved in ``out`` (the default is a new folder in ``runs``), with the
-    same bytes as by the command. A folder that exists is an error without ``force=True``.
+    those of the preset. The run is saved in ``out`` (the default is a new folder in ``runs``), with
+    the same bytes as by the command. A folder that exists is an error without ``force=True``.
 
     ``progress`` is True for lines on stderr, False for no output, or a function. ``callbacks`` are
     objects with methods ``on_round``, ``on_run`` or ``on_end`` (:class:`Callbacks`), and ``track``

@@ -33,8 +33,8 @@ def sketch(
     before and after a client trained. Or both are models: dicts of arrays or tensors by name, of
     which the ``arrays`` are sketched. The default is the last two that are no counters, in most
     models the weights and biases of the output layer. Up to ``width`` parameters are kept as
-    they are. More parameters are folded by a count sketch: each is added, with a random sign, to one
-    of ``width``
+    they are. More parameters are folded by a count sketch: each is added, with a random sign, to
+    one of ``width``
     numbers. The signs and positions follow from ``seed``, so only sketches with the same seed can
     be compared. ``agewise compare`` uses the same sketch with the seed of the run.
 

@@ -1,5 +1,7 @@
 """A Flower world without its engine: a Grid whose nodes are ClientApps, called on the spot."""
 
+import contextlib
+import importlib
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +18,6 @@ from flwr.app import (
 )
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 
 from agewise.flower import AgeStrategy
 
@@ -77,8 +78,10 @@ class World(Grid):
     """Nodes that come and go. Replies arrive in a random order."""
 
     def __init__(self, app: ClientApp, nodes: int, seed: int) -> None:
-        # A message needs a sender.
-        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        with contextlib.suppress(ImportError):
+            # A message needs a sender; older versions of Flower know none.
+            identity = importlib.import_module("flwr.supercore.task_identity").TaskIdentity
+            identity.run_id, identity.node_id, identity.task_id = 1, 1, 1
         self.app = app
         self.random = random.Random(seed)
         self.contexts: dict[int, Context] = {}

@@ -20,6 +20,8 @@ ROUND_KEY = "server-round"
 #: The age of a client according to the server, in the config of a message: for clients without
 #: stored age.
 AGE_KEY = "agewise-age"
+#: What a probe asks for, in the config of its message.
+PROBE_KEY = "agewise-probe"
 #: Whether clients decide on their own, in the run config.
 DECENTRALISED_KEY = "agewise-decentralised"
 #: A metric that marks the reply of a client that does not take part.

@@ -191,5 +191,6 @@ def move_by(share: float, old: ArrayRecord, mean: ArrayRecord) -> ArrayRecord:
     moved = {}
     for name, array in mean.items():
         values, before = array.numpy(), old[name].numpy()
-        moved[name] = Array((before + share * (values - before)).astype(values.dtype))
+        # Counters of normalisation layers have no axes, and NumPy makes scalars of those.
+        moved[name] = Array(np.asarray(before + share * (values - before)).astype(values.dtype))
     return ArrayRecord(moved)

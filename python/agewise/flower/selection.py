@@ -50,6 +50,9 @@ class AgeSelection(AgeStrategy):
                 raise ValueError(f"{name} = {shown(arguments[name])}: expected {expected}")
         self.strategy = strategy
         self._base = _base(strategy)
+        if arguments.get("probes") and self._base is not strategy:
+            expected = "False around a wrapper for privacy, which does not protect probes"
+            raise ValueError(f"probes = True: expected {expected}")
         shared = {name: getattr(self._base, name) for name in _SHARED if hasattr(self._base, name)}
         super().__init__(clients=clients, cohort=cohort, **(shared | arguments))
 

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from agewise import Client, Selector
-from agewise.checks import max_age_or_auto, names, positive, whole
+from agewise.checks import max_age_or_auto, names, positive, switch, whole
 from agewise.flower import checkpoint
 from agewise.flower.evaluation import add_participation, evaluation_draw, later_rounds
 from agewise.flower.keys import (
@@ -23,6 +23,7 @@ from agewise.flower.keys import (
 )
 from agewise.flower.lost_rounds import LostRounds
 from agewise.flower.node_assignment import NodeAssignment
+from agewise.flower.probes import Prober
 from agewise.flower.replies import (
     PendingRound,
     Update,
@@ -49,7 +50,8 @@ class AgeStrategy(FedAvg):
     - `policy`: any policy by name, with options if it has some: `"phased(reshuffle=0.05)"`; or a
       class of your own ([`agewise.Selects`][agewise.Selects]).
     - `seed`, `max_age`, `start`, `sizes`, `empty_cohort`: as in
-      [`agewise.Selector`][agewise.Selector].
+      [`agewise.Selector`][agewise.Selector]; `sizes="num-examples"` learns the sizes from the
+      metric `weighted_by_key` of replies.
     - `weighting`: how replies are weighted. If not given, by `weighted_by_key` as in FedAvg.
       `"uniform"`, `"data-size"` (requires `sizes`), `"draw-count"` and `"unbiased"` use the weights
       of the cohort. The weight of clients that failed is distributed over those that reported;
@@ -62,6 +64,11 @@ class AgeStrategy(FedAvg):
       updates. The default is the last two, in most models the weights and biases of the output
       layer.
     - `identify_timeout`: how many seconds new nodes have to state their partition id.
+    - `probes`: whether the policy may ask clients before it selects, with one more message to each
+      (`age-herding` before the first round, `power-of-choice` in every round). Losses are those of
+      evaluate messages, in the metric `probe_loss_key`; updates those of train messages, of which
+      [`probe_kind`][agewise.flower.probe_kind] tells an app that one step is enough.
+      `probe_timeout` is how many seconds nodes have to answer.
 
     `min_train_nodes` is a number of nodes to wait for, like `min_available_nodes`; the policy
     decides how many train. A second `start`, or one after `load_state_dict`, continues the round
@@ -92,7 +99,7 @@ class AgeStrategy(FedAvg):
         max_age: int | str = "auto",
         start: str = "stationary",
         weighting: str | None = None,
-        sizes: Sequence[float] | None = None,
+        sizes: Sequence[float] | str | None = None,
         empty_cohort: str = "force-one",
         decentralised: bool = False,
         loss_key: str = "train_loss",
@@ -100,6 +107,9 @@ class AgeStrategy(FedAvg):
         root_mean_square_key: str = "train_loss_rms",
         sketch_arrays: Sequence[str] | None = None,
         identify_timeout: float = 120.0,
+        probes: bool = False,
+        probe_loss_key: str = "eval_loss",
+        probe_timeout: float = 3600.0,
     ) -> None:
         clients, seed, max_age = (
             positive("clients", clients),
@@ -131,9 +141,16 @@ class AgeStrategy(FedAvg):
             )
         if weighting == "data-size" and sizes is None:
             raise ValueError(
-                "sizes = None: expected the data sizes of all clients; "
+                "sizes = None: expected the data sizes of all clients, or 'num-examples'; "
                 "without a weighting, replies are weighted by their own number of examples"
             )
+        if isinstance(sizes, str) and sizes != "num-examples":
+            raise ValueError(
+                f"sizes = {sizes!r}: expected the data sizes of all clients, or 'num-examples', "
+                "which learns them from replies"
+            )
+        if decentralised and switch("probes", probes):
+            raise ValueError("probes = True: expected False with decentralised=True")
         if decentralised and weighting not in (None, "uniform"):
             raise ValueError(
                 f"weighting = {weighting!r}: expected None or 'uniform' with decentralised=True, "
@@ -164,7 +181,7 @@ class AgeStrategy(FedAvg):
                 max_age=max_age,
                 start=start,
                 weighting=weighting,
-                sizes=sizes,
+                sizes=None if isinstance(sizes, str) else sizes,
                 empty_cohort=empty_cohort,
             )
 
@@ -184,6 +201,10 @@ class AgeStrategy(FedAvg):
         self.duration_key = duration_key
         self.root_mean_square_key = root_mean_square_key
         self.identify_timeout = identify_timeout
+        self.probes = switch("probes", probes)
+        self.probe_loss_key = probe_loss_key
+        self.probe_timeout = probe_timeout
+        self._learns_sizes = isinstance(sizes, str)
         self._own_train_metrics = train_metrics_aggr_fn is not None
         self._own_evaluate_metrics = evaluate_metrics_aggr_fn is not None
         self._assignment = NodeAssignment(clients)
@@ -285,6 +306,8 @@ class AgeStrategy(FedAvg):
         else:
             available = np.zeros(self.clients, dtype=bool)
             available[list(nodes)] = True
+            if self.probes and arrays:
+                self._prober(arrays).ask(f"{group}-probe", arrays, config, grid, nodes)
             cohort = self._selector.select(available=available)
             selected = [int(client) for client in cohort.ids]
             if self.weighting is not None:
@@ -413,6 +436,22 @@ class AgeStrategy(FedAvg):
         self._assignment.assign(connected)
         return self._assignment.nodes
 
+    def _prober(self, arrays: ArrayRecord) -> Prober:
+        """Asks what the policy wants to know."""
+
+        def message(kind: str, group: str, config: ConfigRecord, node: int) -> Message:
+            return self._message(kind, group, arrays, config, node, None)
+
+        return Prober(
+            self._selector,
+            self._assignment,
+            message,
+            self.probe_loss_key,
+            self._sketch_arrays,
+            self.seed,
+            self.probe_timeout,
+        )
+
     def _message(
         self,
         kind: str,
@@ -424,7 +463,7 @@ class AgeStrategy(FedAvg):
     ) -> Message:
         """A message with its own config, which has the age of the client if clients decide."""
         own = ConfigRecord(dict(config))
-        own[ROUND_KEY] = int(group)
+        own[ROUND_KEY] = int(group.partition("-")[0])
         if self.decentralised and age is not None and self._assignment.is_identified(node):
             own[AGE_KEY] = age
         content = RecordDict({self.arrayrecord_key: arrays, self.configrecord_key: own})
@@ -482,6 +521,13 @@ class AgeStrategy(FedAvg):
                 )
         return sorted(failed)
 
+    def _stated_sizes(self, updates: list[Update]) -> list[float] | None:
+        """The data sizes that clients state, if they are learnt; NaN for those that state none."""
+        if not self._learns_sizes:
+            return None
+        stated = [update.metric(self.weighted_by_key) for update in updates]
+        return [size if size > 0 else math.nan for size in stated]
+
     def _end_dropped_round(self, group: str) -> None:
         """Ends the round before this one if it was never aggregated."""
         dropped = self._training
@@ -505,6 +551,7 @@ class AgeStrategy(FedAvg):
             losses=[update.metric(self.loss_key) for update in updates],
             durations=[update.metric(self.duration_key) for update in updates],
             root_mean_squares=[update.metric(self.root_mean_square_key) for update in updates],
+            sizes=self._stated_sizes(updates),
         )
         if self._selector.needs.update_sketches and pending.arrays:
             # Reported separately, because an accepted reply may have no sketch.
