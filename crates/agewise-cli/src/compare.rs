@@ -1,5 +1,6 @@
 //! `agewise compare`: policies side by side, by training.
 
+use super::clock_args::ClockArgs;
 use super::data::{DataDir, FileArgs};
 use super::experiment::{Kind, Request};
 use super::run_args::{ExperimentArgs, RunArgs, parse, set, table_of, with_default};
@@ -45,6 +46,9 @@ Examples:
   # Clients that are not always there
   agewise compare --availability on-off:20,8 \\
     --dropout 0.1
+  # Devices and links that differ; time to the target
+  agewise compare --speeds phones --links phones \
+    --policy random,random/deadline:0.8 --unit seconds
   agewise compare my-study.toml --rounds 300
   agewise compare --preset paper-mnist-noniid-steps \\
     --data-dir DIR
@@ -53,8 +57,8 @@ Examples:
   # More of a run that is finished
   agewise compare --extend runs/compare-001 --seeds 20";
 
-const POLICY: &str = "Policies, separated by commas; behind a name, @cold or @stationary sets its first ages and +RULE \
-                      how its updates are aggregated";
+const POLICY: &str = "Policies, separated by commas; behind a name, @cold or @stationary sets its first ages, +RULE \
+                      how its updates are aggregated, and /SCHEDULE when its rounds end";
 
 #[derive(Debug, Args)]
 #[command(about = ABOUT, long_about = TEACHING, after_help = EXAMPLES)]
@@ -80,6 +84,9 @@ pub(crate) struct CompareArgs {
 
     #[command(flatten)]
     training: TrainingArgs,
+
+    #[command(flatten)]
+    clock: ClockArgs,
 
     #[command(flatten)]
     run: RunArgs,
@@ -127,7 +134,8 @@ struct TrainingArgs {
     #[arg(long, value_name = "DISTRIBUTION")]
     partition: Option<String>,
 
-    /// How fast clients train in simulated time: equal or lognormal:S
+    /// How fast clients train in simulated time: equal, lognormal:S, phones or phones-by-model, each with @MEDIAN behind it
+    /// for another median than 1000 samples per second; or FILE.csv:COLUMN
     #[arg(long, value_name = "DISTRIBUTION")]
     speeds: Option<String>,
 
@@ -230,6 +238,10 @@ pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
     let training = table_of(&args.training)?;
     if !training.is_empty() {
         flags.insert("training".to_string(), Value::Table(training));
+    }
+    let clock = table_of(&args.clock)?;
+    if !clock.is_empty() {
+        flags.insert("clock".to_string(), Value::Table(clock));
     }
     let work = [(args.training.epochs, "epochs"), (args.training.steps, "steps")];
     for (count, unit) in work.into_iter().filter_map(|(count, unit)| Some((count?, unit))) {

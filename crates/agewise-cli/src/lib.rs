@@ -5,6 +5,7 @@
 mod admin;
 mod audit;
 mod client;
+mod clock_args;
 mod compare;
 mod coordinator;
 mod data;

@@ -2,7 +2,7 @@
 
 use super::{Failure, whole_number};
 use agewise_core::{Error, MaxAge, PolicySpec, Weighting};
-use agewise_experiment::ExperimentParams;
+use agewise_experiment::{ClockParams, ExperimentParams};
 use clap::{Arg, Args};
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
@@ -232,7 +232,9 @@ fn parse_churn(text: &str) -> Result<(f64, f64), Failure> {
 /// The help of a flag with the default that these parameters have, where the flag is called like one of them.
 pub(crate) fn with_default(flag: Arg, params: &ExperimentParams) -> Arg {
     let table = Table::try_from(params).unwrap_or_default();
+    let clock = Table::try_from(ClockParams::default()).unwrap_or_default();
     let inner = ["world", "training"].into_iter().filter_map(|name| table.get(name)?.as_table());
+    let inner = inner.chain([&clock]);
     let key = flag.get_id().as_str();
     let found = std::iter::once(&table).chain(inner).find_map(|table| table.get(key));
     let work = params.training.as_ref().and_then(|training| training.local_work.split_once(' '));

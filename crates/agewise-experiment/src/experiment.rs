@@ -4,19 +4,21 @@
 //! same client and round, the same batches, so that differences come from the variants alone.
 
 mod builder;
+mod clock;
 mod context;
 mod variant;
 
 pub use builder::ExperimentBuilder;
+pub(crate) use clock::ExperimentClock;
 pub use context::SeedContext;
 pub use variant::Variant;
 
+use crate::clock::RateDistribution;
 use crate::error::ExperimentError;
 use crate::log::RoundLog;
 use crate::params::{ExperimentParams, TrainingParams, load_data};
 use crate::record::{Record, RunId};
 use crate::run::{SelectionRun, SelectionSpec};
-use crate::speeds::SpeedDistribution;
 use crate::world::World;
 use agewise_core::theory::PolicyTheory;
 use agewise_core::{
@@ -42,7 +44,9 @@ pub struct Experiment {
     variants: Vec<Variant>,
     baseline: usize,
     task: Option<Arc<dyn Task>>,
-    speeds: SpeedDistribution,
+    speeds: RateDistribution,
+    /// Where simulated time is counted.
+    clock: Option<ExperimentClock>,
     altered: Vec<AlteredFile>,
     contexts: Arc<Vec<OnceLock<SeedContext>>>,
 }
@@ -54,6 +58,7 @@ impl Experiment {
         folders: &[PathBuf],
     ) -> std::result::Result<Self, ExperimentError> {
         let seed = Seed(params.seed);
+        params.load_columns()?;
         let Some(training) = &mut params.training else {
             return Ok(Self::builder().params(params).build()?);
         };
@@ -103,7 +108,7 @@ impl Experiment {
 
     /// Whether age laws learn the target interval from the number of reports, in a run of this variant.
     pub fn calibrates(&self, variant: &Variant) -> bool {
-        self.params.calibrates(&self.world, variant.policy().weighting())
+        self.params.calibrates(&self.world, variant)
     }
 
     /// What is compared, in the order in which it was named.
@@ -151,8 +156,8 @@ impl Experiment {
     }
 
     /// How fast clients are.
-    pub fn speeds(&self) -> SpeedDistribution {
-        self.speeds
+    pub fn speeds(&self) -> &RateDistribution {
+        &self.speeds
     }
 
     /// How the data sizes are described.
@@ -201,7 +206,8 @@ impl Experiment {
     /// The theory of a variant, if the world is the one of the theory. With a task the sizes of clients follow from the
     /// seed, so that there is one theory for all seeds only where the sizes are equal.
     pub fn theory(&self, variant: usize) -> Result<Option<PolicyTheory>> {
-        let Some(variant) = self.variants.get(variant).filter(|_| self.is_calm()) else {
+        let calm = |variant: &&Variant| self.is_calm() && !variant.schedule().loses_updates();
+        let Some(variant) = self.variants.get(variant).filter(calm) else {
             return Ok(None);
         };
         let setting = match self.task {
@@ -223,6 +229,9 @@ impl Experiment {
 
     /// Bytes that a round moved.
     pub fn bytes_of(&self, log: &RoundLog) -> u64 {
+        if let Some(clock) = &log.clock {
+            return clock.costs.bytes_down + clock.costs.bytes_up;
+        }
         let parameters = self.task.as_ref().map_or(0, |task| task.parameters() as u64);
         let models = log.selected() + log.clients.len() as u64 + u64::from(log.probed);
         models * 4 * parameters
@@ -325,7 +334,8 @@ impl Experiment {
             variant.aggregation().build(self.required_task()?.parameters())?;
         }
         self.check_objectives()?;
-        self.context(0).map(drop)
+        self.context(0)?;
+        self.check_schedules()
     }
 
     /// What the maximum age costs, for each variant that it costs anything, with the variant's name.

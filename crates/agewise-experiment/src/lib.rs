@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod callbacks;
+mod clock;
 mod engines;
 mod error;
 mod executor;
@@ -22,31 +23,35 @@ mod record;
 mod results;
 mod run;
 pub mod run_dir;
-mod speeds;
 mod stats;
 mod summary;
 pub mod toml_file;
 mod world;
 
 pub use callbacks::{Callbacks, NoCallbacks};
+pub use clock::{
+    ClientTimes, ClockLog, Deadline, LinkDistribution, Power, RateDistribution, RoundCosts,
+    Schedule, SecondsRecord, Spread, Unit,
+};
 pub use error::ExperimentError;
 pub use executor::{play, read};
 pub use experiment::{Experiment, ExperimentBuilder, SeedContext, Variant};
 pub use log::{RoundLog, TestScore};
 pub use params::{
-    Difference, ExperimentParams, ModelParams, TrainingParams, WorldParams, load_data,
+    ClockParams, Difference, ExperimentParams, ModelParams, TrainingParams, WorldParams, load_data,
     prepare_data, read_params, split_partition,
 };
 pub use record::{
-    ClientRecord, CurvePoint, LoadRecord, Record, RoundRecord, RunId, TrainingRecord,
+    ClientRecord, ClockRecord, CurvePoint, LoadRecord, Record, RoundRecord, RunId, TrainingRecord,
 };
 pub use results::Results;
 pub use run::{SelectionRun, SelectionSpec, TrainingRun};
 pub use run_dir::{RunDir, RunDirError};
-pub use speeds::SpeedDistribution;
 pub use stats::{
-    Estimate, Interval, PairedChange, PairedDifference, RoundsToTarget, Student, holm, median,
-    quantile,
+    Estimate, Interval, PairedChange, PairedDifference, RoundsToTarget, Spent, Student, holm,
+    median, quantile,
 };
-pub use summary::{Measure, Pair, RoundsTo, Significance, Summary, TheorySummary, VariantSummary};
+pub use summary::{
+    CostTo, Measure, Pair, RoundsTo, Significance, Summary, TheorySummary, VariantSummary,
+};
 pub use world::{AvailabilityModel, World};

@@ -1,5 +1,6 @@
 //! What a training run writes down about each round: enough to know everything about the run but its model.
 
+use crate::clock::ClockLog;
 use crate::objective::ObjectiveLog;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,12 @@ pub struct RoundLog {
     /// Clients that were selected and never reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dropped: Vec<u32>,
+    /// Clients that were selected and reported too late to count, in increasing order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late: Vec<u32>,
+    /// What the round took in simulated time, where there is a clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockLog>,
     /// The mean loss of all samples of each under the model that it was sent, where the policy looks at it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub whole_losses: Vec<f32>,
@@ -60,7 +67,14 @@ fn is_zero(count: &u32) -> bool {
 impl RoundLog {
     /// Clients that were selected, whether they reported or not.
     pub fn selected(&self) -> u64 {
-        (self.clients.len() + self.dropped.len()) as u64
+        (self.clients.len() + self.dropped.len() + self.late.len()) as u64
+    }
+
+    /// Everyone who was selected, in increasing order.
+    pub fn asked(&self) -> Vec<u32> {
+        let mut asked = [&self.clients[..], &self.dropped, &self.late].concat();
+        asked.sort_unstable();
+        asked
     }
 
     /// Updates that were not taken.

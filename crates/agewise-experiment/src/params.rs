@@ -2,12 +2,14 @@
 //!
 //! In a TOML file the clients, the policies and the rounds stand at the top; `[world]` says what happens to clients,
 //! `[training]` what they train (without it only their selection is simulated), `[[model.layer]]` the layers of a model
-//! that has no name, `[aggregation]` how updates become a model.
+//! that has no name, `[aggregation]` how updates become a model, `[clock]` under which real conditions.
 
 mod check;
+mod clock;
 mod data;
 mod file;
 
+pub use clock::ClockParams;
 pub use data::{load_data, prepare_data, split_partition};
 pub use file::{Difference, read_params};
 
@@ -33,7 +35,7 @@ pub struct ExperimentParams {
     pub rounds: u64,
     /// Rounds at the beginning that are played and not counted in the figures of load.
     pub warmup: u64,
-    /// What is compared: `POLICY[@START][+AGGREGATION]`.
+    /// What is compared: `POLICY[@START][+AGGREGATION][/SCHEDULE]`.
     pub policies: Vec<String>,
     /// The variant with which the others are compared; `random` if it is one of them, else the first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,6 +68,9 @@ pub struct ExperimentParams {
     /// What they train; nothing where only selection is simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingParams>,
+    /// Simulated time: links, schedules and units; nothing where rounds are counted alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockParams>,
     /// The layers of the model, instead of the name that `training` has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<ModelParams>,
@@ -197,6 +202,7 @@ impl Default for ExperimentParams {
             seeds: 1,
             world: WorldParams::default(),
             training: None,
+            clock: None,
             model: None,
             aggregation: AggregationParams::default(),
         }

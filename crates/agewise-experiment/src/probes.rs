@@ -8,7 +8,7 @@ use agewise_core::{Availability, Probe, ProbeKind, Report, Result, Selector};
 use agewise_train::sketch::Sketcher;
 use agewise_train::task::{Amount, PartitionKey, TrainJob};
 use agewise_train::{Task, Threads};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// The clients that can answer, and the model that they are asked about.
 #[derive(Clone, Copy)]
@@ -20,13 +20,14 @@ pub(crate) struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    /// Answers the probes of the policy in the present round. Returns the clients that were sent the model for them.
+    /// Answers the probes of the policy in the present round. Returns the clients that were sent the model for
+    /// them, and what they were asked that takes longest.
     pub(crate) fn answer(
         &self,
         selector: &mut Selector,
         availability: Availability<'_>,
         sketcher: Option<&Sketcher>,
-    ) -> Result<BTreeSet<u32>> {
+    ) -> Result<BTreeMap<u32, ProbeKind>> {
         let probes = selector.probes(availability)?;
         let (losses, updates): (Vec<Probe>, Vec<Probe>) =
             probes.into_iter().partition(|probe| probe.kind == ProbeKind::Loss);
@@ -36,7 +37,8 @@ impl Prober<'_> {
             let said = said.map(|(&client, loss)| loss_report(client, loss));
             selector.observe(&said.collect::<Vec<_>>())?;
         }
-        let mut probed: BTreeSet<u32> = clients.into_iter().collect();
+        let mut probed: BTreeMap<u32, ProbeKind> =
+            clients.into_iter().map(|client| (client, ProbeKind::Loss)).collect();
         if let Some(sketcher) = sketcher.filter(|_| !updates.is_empty()) {
             let sketches = self.sketches(&updates, selector.round(), sketcher)?;
             let said = updates.iter().zip(&sketches).map(|(probe, sketch)| Report {
@@ -44,7 +46,7 @@ impl Prober<'_> {
                 ..Report::plain(probe.client)
             });
             selector.observe(&said.collect::<Vec<_>>())?;
-            probed.extend(updates.iter().map(|probe| probe.client));
+            probed.extend(updates.iter().map(|probe| (probe.client, probe.kind)));
         }
         Ok(probed)
     }

@@ -1,7 +1,9 @@
 //! A run as far as it was played, as plain data: what is stored, summed up and drawn.
 
+use crate::clock::{RoundCosts, SecondsRecord, Unit};
 use crate::log::RoundLog;
 use crate::objective::ObjectiveRecord;
+use crate::stats::Spent;
 use agewise_train::Metric;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -102,6 +104,25 @@ pub struct TrainingRecord {
     pub clients: Vec<ClientRecord>,
     /// Skew and error, where the objectives of all clients were looked at.
     pub objectives: Option<ObjectiveRecord>,
+    /// What it took, where there is a clock.
+    pub clock: Option<ClockRecord>,
+}
+
+/// What a training run took in simulated time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClockRecord {
+    /// How long clients waited, and how evenly they worked.
+    pub seconds: SecondsRecord,
+    /// The costs of each round.
+    pub rounds: Vec<RoundCosts>,
+}
+
+impl ClockRecord {
+    /// What so many first rounds cost in a unit; nothing where it was not counted.
+    pub fn cost(&self, rounds: u64, unit: Unit) -> Option<f64> {
+        let first = self.rounds.iter().take(rounds as usize);
+        unit.of(rounds, &RoundCosts::sum(first))
+    }
 }
 
 /// An evaluation on the test set.
@@ -162,6 +183,19 @@ impl TrainingRecord {
     pub fn rounds_to(&self, target: f64) -> Option<u64> {
         let reached = |point: &&CurvePoint| self.metric.reaches(point.score, target);
         self.curve.iter().find(reached).map(|point| point.round)
+    }
+
+    /// What it cost to reach a target, in a unit.
+    pub fn cost_to(&self, target: f64, unit: Unit) -> Option<Spent> {
+        let (rounds, reached) = match self.rounds_to(target) {
+            Some(rounds) => (rounds, true),
+            None => (self.logs.len() as u64, false),
+        };
+        let cost = match &self.clock {
+            Some(clock) => clock.cost(rounds, unit),
+            None => (unit == Unit::Rounds).then_some(rounds as f64),
+        };
+        Some(Spent { amount: cost?, reached })
     }
 
     /// The score of the last evaluation.

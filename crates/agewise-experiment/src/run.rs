@@ -2,8 +2,11 @@
 
 mod logged;
 mod recorder;
+mod run_clock;
 mod selection;
 mod training;
 
 pub use selection::{SelectionRun, SelectionSpec};
 pub use training::TrainingRun;
+
+pub(crate) use run_clock::RunClock;

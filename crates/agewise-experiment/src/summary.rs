@@ -4,9 +4,10 @@ mod pairs;
 
 pub use pairs::{Measure, Pair, Significance};
 
+use crate::clock::{RoundCosts, Schedule, Unit};
 use crate::experiment::{Experiment, Variant};
-use crate::record::{LoadRecord, Record, TrainingRecord};
-use crate::stats::{Estimate, RoundsToTarget};
+use crate::record::{ClockRecord, LoadRecord, Record, TrainingRecord};
+use crate::stats::{Estimate, RoundsToTarget, Spent};
 use agewise_core::theory::PolicyTheory;
 use agewise_core::{Error, Result, Start, Weighting};
 use agewise_train::Metric;
@@ -34,6 +35,9 @@ pub struct Summary {
     pub seeds: u32,
     /// The variant with which the others are compared.
     pub baseline: String,
+    /// The unit in which what a target costs is told first, where there is a clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Unit>,
     /// Runs that are at their end.
     pub finished_runs: usize,
     /// All runs.
@@ -61,6 +65,12 @@ pub struct VariantSummary {
     /// Rounds to each target.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rounds_to: Vec<RoundsTo>,
+    /// What each target costs in other units, where there is a clock.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub costs_to: Vec<CostTo>,
+    /// The schedule, where it is not the synchronous one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// Means over seeds, by name.
     pub means: BTreeMap<&'static str, Estimate>,
     /// Smallest cohort of any run.
@@ -97,6 +107,27 @@ pub struct RoundsTo {
     pub rounds: RoundsToTarget,
 }
 
+/// What one target costs in a unit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CostTo {
+    /// What is counted.
+    pub unit: Unit,
+    /// The target with its cost, over the finished runs.
+    #[serde(flatten)]
+    pub cost: RoundsTo,
+}
+
+impl VariantSummary {
+    /// What a target costs in a unit.
+    pub fn cost_to(&self, unit: Unit, target: f64) -> Option<&RoundsTo> {
+        if unit == Unit::Rounds {
+            return self.rounds_to.iter().find(|to| to.target == target);
+        }
+        let costs = self.costs_to.iter().find(|to| to.unit == unit && to.cost.target == target);
+        costs.map(|to| &to.cost)
+    }
+}
+
 impl Summary {
     /// Sums up the records of an experiment.
     pub fn new(experiment: &Experiment, records: &[Record]) -> Result<Self> {
@@ -121,6 +152,7 @@ impl Summary {
             rounds: params.rounds,
             seeds: params.seeds,
             baseline: experiment.variants()[experiment.baseline()].name().to_string(),
+            unit: Some(experiment.unit()).filter(|_| experiment.has_clock()),
             finished_runs: records.iter().filter(|record| record.finished).count(),
             runs: records.len(),
             policies: policies.collect::<Result<_>>()?,
@@ -142,10 +174,12 @@ impl Summary {
         self.pairs.iter().find(is_it)
     }
 
-    /// The measure that matters most: rounds to the last target, or the mean score if there is none.
+    /// The measure that matters most: what the last target costs in the unit that comes first, or the mean score if there is
+    /// no target.
     pub fn main_measure(&self) -> Option<Measure> {
         let measures = || self.pairs.iter().rev().map(|pair| pair.measure);
-        let last = measures().find(|measure| measure.is_rounds());
+        let unit = self.unit.unwrap_or_default();
+        let last = measures().find(|measure| measure.unit() == Some(unit));
         last.or_else(|| measures().find(|measure| measure.is_area()))
     }
 }
@@ -195,7 +229,7 @@ impl Means<'_> {
         self.add("forced", |record| Some(record.forced() as f64));
         self.add("selected", |record| Some(record.selected() as f64 / record.rounds.len() as f64));
         self.add("reported", |record| Some(record.reported() as f64 / record.rounds.len() as f64));
-        if !experiment.world().all_report() {
+        if experiment.loses_updates() {
             self.add("places_lost", |record| Some(record.places_lost() as f64));
             self.add("share_lost", |record| {
                 Some(record.places_lost() as f64 / record.selected() as f64)
@@ -224,7 +258,34 @@ impl Means<'_> {
         self.training("skew_min", |training| training.objectives.as_ref()?.skew?.min);
         self.training("skew_mean", |training| training.objectives.as_ref()?.skew?.mean);
         self.training("skew_max", |training| training.objectives.as_ref()?.skew?.max);
+        self.of_clock();
         self.add("bytes_moved", |record| Some(experiment.bytes_moved(record)? as f64));
+    }
+}
+
+impl Means<'_> {
+    fn clock(&mut self, name: &'static str, value: impl Fn(&ClockRecord) -> Option<f64>) {
+        self.add(name, |record| value(record.training.as_ref()?.clock.as_ref()?));
+    }
+
+    /// The figures of a clock; none without one.
+    fn of_clock(&mut self) {
+        let mut sum = |name, value: fn(RoundCosts) -> Option<f64>| {
+            self.clock(name, move |clock| value(RoundCosts::sum(&clock.rounds)));
+        };
+        sum("seconds", |costs| Some(costs.seconds));
+        sum("client_seconds", |costs| Some(costs.client_seconds));
+        sum("share_wasted", |costs| Some(costs.wasted_seconds / costs.client_seconds));
+        sum("bytes_down", |costs| Some(costs.bytes_down as f64));
+        sum("bytes_up", |costs| Some(costs.bytes_up as f64));
+        sum("joules", |costs| costs.joules);
+        self.clock("round_seconds", |clock| {
+            Some(RoundCosts::sum(&clock.rounds).seconds / clock.rounds.len() as f64)
+        });
+        self.clock("mean_interval_seconds", |clock| clock.seconds.mean_interval);
+        self.clock("var_interval_seconds", |clock| clock.seconds.var_interval);
+        self.clock("longest_wait_seconds", |clock| Some(clock.seconds.longest_wait));
+        self.clock("jain_client_seconds", |clock| clock.seconds.jain);
     }
 }
 
@@ -243,6 +304,15 @@ fn summarise(
         let each = runs.iter().map(|record| record.training.as_ref()?.rounds_to(target));
         RoundsTo { target, rounds: RoundsToTarget::of(&each.collect::<Vec<_>>()) }
     };
+    let cost_to = |unit: Unit, target: f64| {
+        let cost = |run: &&Record| run.training.as_ref()?.cost_to(target, unit);
+        let reached = |spent: Spent| spent.reached.then_some(spent.amount);
+        let each: Vec<Option<f64>> = runs.iter().map(|run| cost(run).and_then(reached)).collect();
+        CostTo { unit, cost: RoundsTo { target, rounds: RoundsToTarget::of_costs(&each) } }
+    };
+    let other_units = experiment.units().into_iter().filter(|&unit| unit != Unit::Rounds);
+    let targets = || experiment.targets().iter().copied();
+    let costs_to = other_units.flat_map(|unit| targets().map(move |target| (unit, target)));
     let lengths = loads().next().into_iter().flat_map(|load| load.window_sd.keys().copied());
     let window = |length: u32| {
         let values = loads().filter_map(|load| load.window_sd.get(&length).copied());
@@ -255,6 +325,10 @@ fn summarise(
         aggregation: experiment.task().map(|_| variant.aggregation().name().to_string()),
         runs: runs.len(),
         rounds_to: experiment.targets().iter().map(rounds_to).collect(),
+        costs_to: costs_to.map(|(unit, target)| cost_to(unit, target)).collect(),
+        schedule: Some(variant.schedule())
+            .filter(|schedule| *schedule != Schedule::Sync)
+            .map(|schedule| schedule.to_string()),
         means: means.means,
         cohort_min: loads().map(|load| load.cohort_min).min(),
         cohort_max: loads().map(|load| load.cohort_max).max(),

@@ -13,7 +13,7 @@ const FEW_SEEDS: u32 = 4;
 /// An effect with its unit.
 fn amount(pair: &Pair, points: &str) -> String {
     let unit = match pair.measure {
-        measure if measure.is_rounds() => "%",
+        measure if measure.is_cost() => "%",
         measure if measure.is_in_points() => points,
         _ => "",
     };
@@ -56,7 +56,7 @@ pub(crate) fn finding(pair: &Pair, comparisons: usize) -> String {
             pair.pairs
         );
     }
-    let seen = if measure.is_rounds() {
+    let seen = if measure.is_cost() {
         let fewer = if pair.effect <= 0.0 { "fewer" } else { "more" };
         format!("{policy} needs {fewer} {measure} than {other}")
     } else {
@@ -324,10 +324,10 @@ fn p_value(p: f64) -> String {
     if p < 0.0001 { "p < 0.0001".to_string() } else { format!("p = {}", two_digits(p)) }
 }
 
-/// Rounds to a target: median, interval, and who got there.
-pub(crate) fn rounds(rounds: &RoundsTo) -> String {
-    let all = &rounds.rounds;
-    let value = |rounds: f64| if rounds.is_finite() { number(rounds) } else { "never".to_string() };
+/// What a target costs: median, interval, and who got there.
+pub(crate) fn cost_in(to: &RoundsTo, number: fn(f64) -> String) -> String {
+    let all = &to.rounds;
+    let value = |cost: f64| if cost.is_finite() { number(cost) } else { "never".to_string() };
     let median = all.median.map_or("never".to_string(), number);
     // Where no run got there, the interval says nothing that "never" does not say.
     let interval = all.interval.filter(|interval| interval.low.is_finite());
@@ -404,7 +404,8 @@ mod tests {
     #[test]
     fn never_is_a_word_and_not_an_interval() {
         let to = |each: &[Option<u64>]| {
-            rounds(&RoundsTo { target: 0.9, rounds: agewise_experiment::RoundsToTarget::of(each) })
+            let rounds = agewise_experiment::RoundsToTarget::of(each);
+            cost_in(&RoundsTo { target: 0.9, rounds }, number)
         };
         assert_eq!(to(&[None, None, None]), "never (0 of 3)");
         assert_eq!(to(&[Some(10), None, Some(20), Some(30), None]), "30 [10, never] (3 of 5)");
@@ -420,6 +421,8 @@ mod tests {
             aggregation: None,
             runs: 1,
             rounds_to: Vec::new(),
+            costs_to: Vec::new(),
+            schedule: None,
             means: [("jain", mean(jain)), ("var_interval", mean(variance))].into(),
             cohort_min: None,
             cohort_max: None,
@@ -441,6 +444,7 @@ mod tests {
             rounds: 5,
             seeds: 1,
             baseline: String::new(),
+            unit: None,
             finished_runs: 1,
             runs: 1,
             policies,

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "what is drawn is rounded to a few digits")]
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod data;
 mod figures;
 mod findings;

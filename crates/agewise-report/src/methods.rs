@@ -2,7 +2,7 @@
 
 use crate::format::{counted, number};
 use crate::section::ReportSection;
-use agewise_experiment::{AvailabilityModel, SpeedDistribution, TrainingParams};
+use agewise_experiment::{AvailabilityModel, TrainingParams};
 use agewise_plot::KeyFigure;
 use agewise_train::Metric;
 use agewise_train::data::ImageShape;
@@ -71,7 +71,7 @@ impl ReportSection<'_> {
 
     /// Whether clients can be selected that do not report.
     pub(crate) fn loses_places(&self) -> bool {
-        !self.experiment().world().all_report()
+        self.experiment().loses_updates()
     }
 
     /// What the experiment is about, under the title.
@@ -227,9 +227,11 @@ impl ReportSection<'_> {
                 100.0 * (1.0 - 0.5f64.powi(seeds as i32 - 1))
             ));
         }
-        if self.experiment().speeds() != SpeedDistribution::Equal {
+        if self.experiment().has_clock() {
+            methods.extend(self.clock_methods());
+        } else if !self.experiment().speeds().is_usual() {
             methods.push(format!(
-                "Speeds: {}, with a median of 1,000 samples per second. Only policies that look at durations see them; the \
+                "Speeds: {}, with a median of 1,000 samples per second where no other is written. Only policies that look at durations see them; the \
                  simulated time of a run is in rounds.csv and leaves out what is asked before a choice.",
                 training.speeds
             ));

@@ -1,7 +1,8 @@
 //! An experiment as one table of texts: what the terminal and a notebook show.
 
-use crate::findings::{effect, rounds};
-use crate::format::{bytes, counted, estimate, number};
+use crate::clock::cost;
+use crate::findings::effect;
+use crate::format::{bytes, capitalised, counted, estimate, number};
 use crate::section::ReportSection;
 use crate::tables::{cohort_range, longest_wait};
 use agewise_experiment::VariantSummary;
@@ -28,9 +29,9 @@ pub struct SummaryTable {
 }
 
 /// A heading, and the text of each variant.
-type Column<'a> = (String, Box<dyn Fn(usize, &VariantSummary) -> String + 'a>);
+pub(crate) type Column<'a> = (String, Box<dyn Fn(usize, &VariantSummary) -> String + 'a>);
 
-fn column<'a>(
+pub(crate) fn column<'a>(
     heading: impl Into<String>,
     text: impl Fn(usize, &VariantSummary) -> String + 'a,
 ) -> Column<'a> {
@@ -42,7 +43,7 @@ fn of_mean<'a>(heading: &str, name: &'static str) -> Column<'a> {
     column(heading, move |_, policy| estimate(policy.means.get(name)))
 }
 
-fn mean(policy: &VariantSummary, name: &str, text: fn(f64) -> String) -> String {
+pub(crate) fn mean(policy: &VariantSummary, name: &str, text: fn(f64) -> String) -> String {
     policy.means.get(name).map_or("-".to_string(), |known| text(known.mean))
 }
 
@@ -101,15 +102,18 @@ impl ReportSection<'_> {
         let mut columns: Vec<Column<'_>> = Vec::new();
         let targets = self.experiment().targets();
         for (number, &target) in targets.iter().enumerate() {
-            let measure = self.rounds_measure(target);
+            let measure = self.target_measure(target);
             let baseline = &self.summary.baseline;
             let against = match targets.len() {
                 1 => format!("against {baseline}"),
                 // No two columns have the same name.
-                _ => format!("{measure}, against {baseline}").replace("rounds ", ""),
+                _ => format!("{measure}, against {baseline}")
+                    .replace(&format!("{} ", self.unit().words()), ""),
             };
             columns.push(column(measure.to_string(), move |_, policy| {
-                rounds(&policy.rounds_to[number])
+                self.costs_of(policy)
+                    .nth(number)
+                    .map_or("-".to_string(), |to| cost(self.unit(), to))
             }));
             columns.push(column(against, move |_, policy| {
                 let pair = self.summary.pair(measure, &policy.policy, baseline);
@@ -128,6 +132,7 @@ impl ReportSection<'_> {
         columns.push(column("longest wait", |_, policy| longest_wait(policy)));
         let two_decimals = |index| format!("{index:.2}");
         columns.push(column("Jain", move |_, policy| mean(policy, "jain", two_decimals)));
+        columns.extend(self.clock_columns());
         columns.push(column("traffic", |_, policy| mean(policy, "bytes_moved", bytes)));
         let time = |heading: &str, text: fn(MeanTimes, f64) -> String| {
             column(heading, move |place, policy: &VariantSummary| {
@@ -150,8 +155,10 @@ impl ReportSection<'_> {
         let x = "X: rounds between two selections of a client.";
         if self.trains() {
             return format!(
-                "Rounds: median [95% interval]. Against: change over common seeds [95% interval]. {x} Times: on this \
-                 machine.{}",
+                "{}: median [95% interval]. Against: change over common seeds [95% interval]. {x} Times: on this \
+                 machine.{}{}",
+                capitalised(self.unit().words()),
+                self.clock_legend(),
                 self.failing_note()
             );
         }

@@ -1,7 +1,8 @@
 //! The tables of a report page.
 
-use crate::findings::{effect, is_as_good, rounds, support};
-use crate::format::{bytes, estimate, number, percent, target_name};
+use crate::clock::cost;
+use crate::findings::{effect, is_as_good, support};
+use crate::format::{bytes, capitalised, estimate, number, percent, target_name};
 use crate::section::ReportSection;
 use agewise_experiment::{Measure, RoundsTo, Significance, VariantSummary};
 use agewise_plot::{Cell, Column, Table};
@@ -61,7 +62,8 @@ impl ReportSection<'_> {
     pub(crate) fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         if self.trains() {
-            tables.extend(self.rounds_tables());
+            tables.extend(self.target_tables());
+            tables.extend(self.clock_tables());
             tables.push(self.score_table());
         }
         if !self.experiment().is_calm() {
@@ -81,14 +83,14 @@ impl ReportSection<'_> {
         all.iter().filter(at_the_end).collect()
     }
 
-    /// Rounds to the targets, and the changes against the baseline: in one table, or in two where there are many
-    /// targets.
-    fn rounds_tables(&self) -> Vec<Table> {
+    /// What the targets cost in the unit that comes first, and the changes against the baseline: in one table, or in two
+    /// where there are many targets.
+    fn target_tables(&self) -> Vec<Table> {
+        let unit = capitalised(self.unit().words());
         let targets = self.experiment().targets();
         let change = format!("vs {}", self.summary.baseline);
         let medians = "median [95% interval], and how many runs got there if not all did";
-        let marked =
-            "Marked: significantly fewer rounds, after Holm correction for all comparisons.";
+        let marked = "Marked: significantly fewer, after Holm correction for all comparisons.";
         let measured =
             if self.is_measured_by_accuracy() { "test accuracies" } else { "test losses" };
         if targets.is_empty() {
@@ -97,21 +99,22 @@ impl ReportSection<'_> {
         if targets.len() <= MOST_TARGETS_IN_A_TABLE {
             let columns = |measure: Measure| vec![measure.to_string(), change.clone()];
             let table = self.target_table(columns, |policy, to| {
-                vec![Cell::new(rounds(to)), self.change(policy, to.target)]
+                vec![Cell::new(cost(self.unit(), to)), self.change(policy, to.target)]
             });
             return vec![table.caption(format!(
-                "Rounds to {measured}: {medians}; beside it the change over common seeds. {marked}"
+                "{unit} to {measured}: {medians}; beside it the change over common seeds. {marked}"
             ))];
         }
         let column = |measure: Measure| vec![measure.to_string()];
-        let medians_table = self.target_table(column, |_, to| vec![Cell::new(rounds(to))]);
+        let medians_table =
+            self.target_table(column, |_, to| vec![Cell::new(cost(self.unit(), to))]);
         let changes = self.target_table(column, |policy, to| vec![self.change(policy, to.target)]);
         let caption = format!(
-            "Rounds to {measured} against {}: the change over common seeds [95% interval]. {marked}",
+            "{unit} to {measured} against {}: the change over common seeds [95% interval]. {marked}",
             self.summary.baseline
         );
         vec![
-            medians_table.caption(format!("Rounds to {measured}: {medians}.")),
+            medians_table.caption(format!("{unit} to {measured}: {medians}.")),
             changes.caption(caption),
         ]
     }
@@ -123,15 +126,15 @@ impl ReportSection<'_> {
         cells: impl Fn(&str, &RoundsTo) -> Vec<Cell>,
     ) -> Table {
         let targets = self.experiment().targets().iter();
-        let columns = targets.flat_map(|&target| columns(self.rounds_measure(target)));
+        let columns = targets.flat_map(|&target| columns(self.target_measure(target)));
         by_policy(columns.map(Column::number), &self.summary.policies, |policy| {
-            policy.rounds_to.iter().flat_map(|to| cells(&policy.policy, to)).collect()
+            self.costs_of(policy).flat_map(|to| cells(&policy.policy, to)).collect()
         })
     }
 
-    /// The change of the rounds to a target against the baseline.
+    /// The change of what a target costs against the baseline.
     fn change(&self, policy: &str, target: f64) -> Cell {
-        let measure = self.rounds_measure(target);
+        let measure = self.target_measure(target);
         let pair = self.summary.pair(measure, policy, &self.summary.baseline);
         let text = pair.map_or("-".to_string(), effect);
         let wins =
@@ -317,13 +320,9 @@ impl ReportSection<'_> {
         }))
     }
 
-    /// The measure that counts rounds to a target.
-    pub(crate) fn rounds_measure(&self, target: f64) -> Measure {
-        if self.is_measured_by_accuracy() {
-            Measure::RoundsTo(target)
-        } else {
-            Measure::RoundsToLoss(target)
-        }
+    /// The measure that counts what a target costs in the unit that comes first.
+    pub(crate) fn target_measure(&self, target: f64) -> Measure {
+        Measure::to_target(self.unit(), target, !self.is_measured_by_accuracy())
     }
 }
 
@@ -333,20 +332,20 @@ pub(crate) fn learning_overview(sections: &[ReportSection<'_>]) -> Option<Table>
         Column::text("experiment"),
         Column::text("policy"),
         Column::text("target"),
-        Column::number("rounds"),
+        Column::number("cost"),
         Column::number("against the baseline"),
         Column::text("supported?"),
     ];
     let mut table = Table::new(columns).caption(
-        "Rounds to the last target: median and 95% interval; the change against the baseline over common seeds. The other \
+        "What the last target costs, in rounds where no unit is said: median and 95% interval; the change against the baseline over common seeds. The other \
          targets are below, with each experiment.",
     );
     let mut is_empty = true;
     for section in sections.iter().filter(|section| section.trains()) {
         let summary = &section.summary;
         for policy in &summary.policies {
-            let last = policy.rounds_to.last();
-            let measure = last.map(|last| section.rounds_measure(last.target));
+            let last = section.costs_of(policy).last();
+            let measure = last.map(|last| section.target_measure(last.target));
             let pair = measure
                 .and_then(|measure| summary.pair(measure, &policy.policy, &summary.baseline));
             let name = |to: &RoundsTo| target_name(to.target, section.is_measured_by_accuracy());
@@ -354,7 +353,7 @@ pub(crate) fn learning_overview(sections: &[ReportSection<'_>]) -> Option<Table>
                 Cell::new(section.name.clone()),
                 Cell::new(policy.policy.clone()),
                 Cell::new(last.map_or("-".to_string(), name)),
-                Cell::new(last.map_or("-".to_string(), rounds)),
+                Cell::new(last.map_or("-".to_string(), |to| section.cost_with_unit(to))),
                 Cell::new(pair.map_or("baseline".to_string(), effect)),
                 Cell::new(pair.map_or("", support)),
             ]);

@@ -11,5 +11,6 @@ mod deployment_faults;
 mod docs;
 mod golden;
 mod own_data;
+mod real_conditions;
 mod simulate_command;
 mod theory_command;

@@ -1,8 +1,8 @@
 //! An experiment piece by piece.
 
-use super::{Experiment, Variant};
+use super::{Experiment, ExperimentClock, Variant};
+use crate::clock::{RateDistribution, Schedule};
 use crate::params::{ExperimentParams, TrainingParams};
-use crate::speeds::SpeedDistribution;
 use crate::world::{World, calibration};
 use agewise_core::{
     Error, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes, Weighting,
@@ -122,7 +122,11 @@ impl ExperimentBuilder {
         };
         // What is played is what the configuration says, as far as that has words for it.
         params.aggregation = usual.params().copied().unwrap_or(params.aggregation);
-        let variants = self.compared(&params, &usual)?;
+        let schedule = params.usual_schedule()?;
+        let variants = self.compared(&params, &usual, schedule)?;
+        if variants.iter().any(|variant| variant.schedule() != Schedule::Sync) {
+            params.clock.get_or_insert_default();
+        }
         params.policies = variants.iter().map(|variant| variant.name().to_string()).collect();
         Ok(Experiment { altered, ..assemble(params, variants, task)? })
     }
@@ -145,11 +149,18 @@ impl ExperimentBuilder {
     }
 
     /// What is compared: what was named here, or what the parameters say.
-    fn compared(&mut self, params: &ExperimentParams, usual: &Aggregation) -> Result<Vec<Variant>> {
+    fn compared(
+        &mut self,
+        params: &ExperimentParams,
+        usual: &Aggregation,
+        schedule: Schedule,
+    ) -> Result<Vec<Variant>> {
         let own = std::mem::take(&mut self.policies);
-        let own = own.into_iter().map(|policy| Variant::new(policy, usual.clone()));
+        let own = own
+            .into_iter()
+            .map(|policy| Variant::new(policy, usual.clone()).with_schedule(schedule));
         let named = own.chain(std::mem::take(&mut self.variants));
-        let named: Vec<Variant> = named.map(|variant| variant.beside(usual)).collect();
+        let named: Vec<Variant> = named.map(|variant| variant.beside(usual, schedule)).collect();
         if !named.is_empty() {
             return Ok(named);
         }
@@ -175,11 +186,17 @@ fn assemble(
             return Err(Error::new("policies", variant.name(), "each policy once"));
         }
         check_variant(&params, &world, &setting, variant, task.as_deref())?;
+        variant.schedule().check(params.clients, params.cohort)?;
     }
     let speeds = match &params.training {
         Some(training) => training.speeds.parse()?,
-        None => SpeedDistribution::Equal,
+        None => RateDistribution::default(),
     };
+    let clock = params.clock.as_ref().map(ExperimentClock::new).transpose()?;
+    if clock.is_some() && task.is_none() {
+        let expected = "no table [clock]: nothing is trained here, `agewise compare` has a clock";
+        return Err(Error::new("clock", "a table", expected));
+    }
     let contexts = (0..params.seeds).map(|_| OnceLock::new()).collect();
     let experiment = Experiment {
         baseline: baseline(&params, &variants)?,
@@ -189,6 +206,7 @@ fn assemble(
         variants,
         task,
         speeds,
+        clock,
         altered: Vec::new(),
         contexts: Arc::new(contexts),
         params,
@@ -227,7 +245,7 @@ fn check_variant(
         return Err(Error::new("policy", variant.name(), expected));
     }
     check_aggregation(setting, variant, task)?;
-    let calibrated = calibration(params.calibrates(world, weighting), &*policy, setting)?.is_some();
+    let calibrated = calibration(params.calibrates(world, variant), &*policy, setting)?.is_some();
     if calibrated && weighting == Weighting::Unbiased {
         let expected = "weights that do not need a known rate, where laws are calibrated";
         return Err(Error::new("weighting", weighting, expected));

@@ -1,6 +1,7 @@
 //! What all variants share under one seed of a training experiment.
 
 use super::Experiment;
+use crate::clock::ClientTimes;
 use crate::log::RoundLog;
 use crate::objective::Optima;
 use agewise_core::{Result, Seed, Setting, Sizes};
@@ -24,6 +25,8 @@ pub struct SeedContext {
     pub first_model: Vec<f32>,
     /// How long each client trains in a round, in simulated seconds.
     pub durations: Vec<f32>,
+    /// How long each client takes for each part of a round, where there is a clock.
+    pub times: Option<ClientTimes>,
     /// What is known about the objectives, once it was looked for.
     pub(crate) optima: Mutex<Option<Arc<Optima>>>,
 }
@@ -36,9 +39,11 @@ impl SeedContext {
         let params = experiment.params();
         let first = samples.iter().take(params.clients as usize).map(|&samples| samples as f64);
         let sizes = Sizes::new(first.collect())?;
-        let speeds = experiment.speeds().draw(key.clients, key.seed)?;
-        let trained = task.samples_per_round(key)?.into_iter();
-        let durations = trained.zip(speeds).map(|(samples, speed)| (samples as f64 / speed) as f32);
+        let trained = task.samples_per_round(key)?;
+        let rates = (experiment.speeds(), None);
+        let columns = params.clock.as_ref().map(|clock| clock.columns.clone()).unwrap_or_default();
+        let training = ClientTimes::draw(rates, &columns, key.seed, &trained, 0)?;
+        let durations = (0..key.clients).map(|client| training.training(client) as f32);
         Ok(Self {
             seed: key.seed,
             key,
@@ -46,6 +51,7 @@ impl SeedContext {
             labels: task.client_labels(key)?,
             first_model: task.initial(key.seed)?,
             durations: durations.collect(),
+            times: experiment.client_times(key.seed, &trained)?,
             samples,
             optima: Mutex::default(),
         })

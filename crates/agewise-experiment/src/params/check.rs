@@ -1,6 +1,8 @@
 //! What can be checked before anything is loaded or built.
 
 use super::{ExperimentParams, TrainingParams, WorldParams};
+use crate::clock::Schedule;
+use crate::experiment::Variant;
 use crate::world::{AvailabilityModel, World};
 use agewise_core::{Error, Result, Seed, Weighting};
 use agewise_train::Metric;
@@ -14,10 +16,17 @@ const MOST_TRAINING_ROUNDS: u64 = 1_000_000;
 const MOST_SEEDS: u32 = 10_000;
 
 impl ExperimentParams {
-    /// Whether age laws learn the target interval from the number of reports, with this weighting in this world. In a calm
-    /// one n/m is right by itself, and unbiased weights need a rate that is known.
-    pub(crate) fn calibrates(&self, world: &World, weighting: Weighting) -> bool {
-        self.calibrate.unwrap_or(!world.is_calm() && weighting != Weighting::Unbiased)
+    /// Whether age laws learn the target interval from the number of reports, for this variant in this world. In a calm one
+    /// without lost updates n/m is right by itself, and unbiased weights need a rate that is known.
+    pub(crate) fn calibrates(&self, world: &World, variant: &Variant) -> bool {
+        let is_calm = world.is_calm() && !variant.schedule().misses_target();
+        let weighting = variant.policy().weighting();
+        self.calibrate.unwrap_or(!is_calm && weighting != Weighting::Unbiased)
+    }
+
+    /// When rounds end, where a variant does not say it.
+    pub(crate) fn usual_schedule(&self) -> Result<Schedule> {
+        self.clock.as_ref().map_or(Ok(Schedule::Sync), |clock| clock.schedule.parse())
     }
 
     /// Checks rounds and seeds.

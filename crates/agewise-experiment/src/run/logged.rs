@@ -1,6 +1,7 @@
 //! The selection of a training run: it follows from the logs alone.
 
 use super::recorder::{RunMetrics, known, mean_weights};
+use super::run_clock::RunClock;
 use crate::engines::counters::Counters;
 use crate::engines::generic::credit_cohort;
 use crate::engines::round::RoundSelection;
@@ -28,6 +29,8 @@ pub(crate) struct LoggedSelection<'a> {
     pub(crate) sketcher: Option<Sketcher>,
     /// How long each client trains.
     durations: &'a [f32],
+    /// Where there is a clock.
+    pub(crate) clock: Option<RunClock<'a>>,
     warmup: u64,
 }
 
@@ -44,11 +47,13 @@ impl<'a> LoggedSelection<'a> {
         let joining = context.samples.iter().skip(params.clients as usize);
         let newcomers = joining.map(|&samples| samples as f64).collect();
         let world = World { seed: context.seed, ..*experiment.world() };
-        let setting = context.setting.clone();
+        let clock = RunClock::new(experiment, variant.schedule(), context)?;
+        let setting = experiment.asked_setting(variant.schedule(), &context.setting)?;
         let selector = WorldSelector::new(policy, setting, newcomers, world, calibrate)?;
         let rules = selector.selector().policy();
         let sketches = rules.needs().update_sketches;
-        let (weighting, is_calm) = (policy.weighting(), world.is_calm());
+        let all_count = world.is_calm() && !variant.schedule().loses_updates();
+        let (weighting, is_calm) = (policy.weighting(), all_count);
         let means = mean_weights(rules, weighting, &context.setting, is_calm);
         let everyone = context.samples.len();
         let metrics = RunMetrics::new(everyone as u64, params.rounds, params.warmup, means);
@@ -60,6 +65,7 @@ impl<'a> LoggedSelection<'a> {
             movements: Movements::default(),
             sketcher: sketches.then(|| Sketcher::for_task(task, context.seed)),
             durations: &context.durations,
+            clock,
             warmup: params.warmup,
         })
     }
@@ -76,6 +82,9 @@ impl<'a> LoggedSelection<'a> {
     /// Begins the next round.
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.movements = self.selector.begin()?;
+        if let Some(clock) = &mut self.clock {
+            clock.begin(self.selector.selector().population());
+        }
         Ok(())
     }
 
@@ -94,7 +103,7 @@ impl<'a> LoggedSelection<'a> {
         let taken: Vec<usize> = taken.map(|(place, _)| place).collect();
         let report = |&place: &usize| Report {
             loss: log.whole_losses.get(place).copied().or(log.losses[place]),
-            duration: self.durations.get(log.clients[place] as usize).copied(),
+            duration: self.duration(log.clients[place]),
             root_mean_square: log.root_mean_squares.get(place).copied().flatten(),
             sketch: sketches.get(place).and_then(Option::as_deref),
             ..Report::plain(log.clients[place])
@@ -124,9 +133,24 @@ impl<'a> LoggedSelection<'a> {
         self.metrics.record(self.selector.interval(), &selection, &credited);
         // An update that was not taken is no better than none.
         let refused = log.clients.iter().zip(&log.losses).filter(|(_, loss)| loss.is_none());
-        let failed: Vec<u32> =
-            log.dropped.iter().copied().chain(refused.map(|(&client, _)| client)).collect();
-        self.selector.finish(selection.reported, &reports, &failed)
+        let lost = log.dropped.iter().chain(&log.late).copied();
+        let failed: Vec<u32> = lost.chain(refused.map(|(&client, _)| client)).collect();
+        let mut arrived = selection.reported;
+        if let Some(clock) = &mut self.clock {
+            clock.follow(log, &cohort.clients, log.round >= self.warmup)?;
+            if !clock.misses_target() {
+                arrived += log.late.len() as u64;
+            }
+        }
+        self.selector.finish(arrived, &reports, &failed)
+    }
+
+    /// What a client says about how long it took.
+    fn duration(&self, client: u32) -> Option<f32> {
+        match &self.clock {
+            Some(clock) => Some(clock.reported(client)),
+            None => self.durations.get(client as usize).copied(),
+        }
     }
 
     fn check(&self, log: &RoundLog) -> Result<()> {

@@ -1,17 +1,19 @@
 //! A run of training: one variant under one seed, round by round.
 
 use super::logged::LoggedSelection;
+use crate::clock::Asked;
 use crate::experiment::{Experiment, SeedContext};
 use crate::log::{RoundLog, TestScore};
 use crate::objective::ObjectiveRecord;
 use crate::probes::{Prober, writable};
-use crate::record::{ClientRecord, CurvePoint, Record, RunId, TrainingRecord};
+use crate::record::{ClientRecord, ClockRecord, CurvePoint, Record, RunId, TrainingRecord};
 use crate::world::Selected;
-use agewise_core::{Error, LossNeed, Result};
+use agewise_core::{Error, LossNeed, ProbeKind, Result};
 use agewise_train::aggregation::Contribution;
 use agewise_train::checkpoint::Checkpoint;
 use agewise_train::local::LocalReport;
 use agewise_train::{RoundEngine, RoundPlan, RoundReport, Task, Threads};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// A run of training in progress.
@@ -104,13 +106,14 @@ impl<'a> TrainingRun<'a> {
         };
         let probed = self.probe(&*task, threads, &mut log)?;
         let begin = Instant::now();
-        let Selected { cohort, dropped } = self.selection.selector.select()?;
+        let Selected { cohort, dropped, late } = self.select(&probed, &mut log)?;
         self.selecting = begin.elapsed();
         // A client that was probed and is selected has the model of this round already.
         let selected = |client: &u32| {
-            [&cohort.clients, &dropped].iter().any(|some| some.binary_search(client).is_ok())
+            let asked = [&cohort.clients, &dropped, &late];
+            asked.iter().any(|some| some.binary_search(client).is_ok())
         };
-        log.probed = probed.iter().filter(|client| !selected(client)).count() as u32;
+        log.probed = probed.keys().filter(|client| !selected(client)).count() as u32;
         if self.selection.selector.selector().policy().needs().loss == LossNeed::WholeData {
             log.whole_losses = self.prober(&*task, threads).losses(&cohort.clients)?;
         }
@@ -129,7 +132,8 @@ impl<'a> TrainingRun<'a> {
         let report = self.engine.round(&*task, plan, &members, threads)?;
         task.check()?;
         log.not_deterministic = !task.is_deterministic();
-        (log.clients, log.weights, log.dropped) = (cohort.clients, cohort.weights, dropped);
+        (log.clients, log.weights) = (cohort.clients, cohort.weights);
+        (log.dropped, log.late) = (dropped, late);
         log.forced = cohort.forced;
         self.write_reports(&report, &mut log);
         if self.experiment.evaluates(log.round) {
@@ -156,8 +160,31 @@ impl<'a> TrainingRun<'a> {
         Prober { task, key: self.context.key, global: self.engine.global(), threads }
     }
 
+    /// Selects the cohort. Where there is a clock, it says who is late and what the round costs.
+    fn select(
+        &mut self,
+        probed: &BTreeMap<u32, ProbeKind>,
+        log: &mut RoundLog,
+    ) -> Result<Selected> {
+        let LoggedSelection { selector, clock, .. } = &mut self.selection;
+        let Some(clock) = clock else {
+            return selector.select();
+        };
+        let round = log.round;
+        selector.select_in_time(|delivering, dropped| {
+            let (late, times) = clock.end(Asked { round, delivering, dropped, probed });
+            log.clock = Some(times);
+            late
+        })
+    }
+
     /// Answers the probes of the policy; returns the clients that were sent the model for them.
-    fn probe(&mut self, task: &dyn Task, threads: Threads, log: &mut RoundLog) -> Result<Vec<u32>> {
+    fn probe(
+        &mut self,
+        task: &dyn Task,
+        threads: Threads,
+        log: &mut RoundLog,
+    ) -> Result<BTreeMap<u32, ProbeKind>> {
         let Self { selection, engine, context, .. } = self;
         let prober = Prober { task, key: context.key, global: engine.global(), threads };
         let LoggedSelection { selector, sketcher, .. } = selection;
@@ -168,7 +195,7 @@ impl<'a> TrainingRun<'a> {
             log.initial_ages = (*ages != before).then(|| ages.iter().collect());
             log.first_losses = selection.first_losses();
         }
-        Ok(probed.into_iter().collect())
+        Ok(probed)
     }
 
     /// What the clients of a round reported.
@@ -205,12 +232,17 @@ impl Record {
             let (accuracy, loss) = (test.accuracy(), test.loss);
             Some(CurvePoint { round: log.round + 1, score, accuracy, loss })
         };
+        let clock = selection.clock.as_ref().map(|clock| ClockRecord {
+            seconds: clock.seconds(),
+            rounds: logs.iter().filter_map(|log| Some(log.clock.as_ref()?.costs)).collect(),
+        });
         let (rounds, load) = selection.finish();
         let training = TrainingRecord {
             metric: experiment.metric(),
             curve: logs.iter().filter_map(point).collect(),
             clients,
             objectives: ObjectiveRecord::new(context, &logs)?,
+            clock,
             logs,
         };
         let finished = experiment.is_finished(&training.logs);

@@ -1,8 +1,9 @@
 //! `config.toml`: the parameters of a run, and which of them its bytes depend on.
 
 use super::{CONFIG, RunDir};
+use crate::clock::Unit;
 use crate::error::ExperimentError;
-use crate::params::{ExperimentParams, TrainingParams, read_params};
+use crate::params::{ClockParams, ExperimentParams, TrainingParams, read_params};
 use std::fs::File;
 use std::path::Path;
 
@@ -54,7 +55,10 @@ pub(crate) fn fingerprint(params: &ExperimentParams) -> Result<u64, ExperimentEr
     // Files of one's own count by their contents, wherever they are.
     let nowhere = ExperimentParams { training: Some(TrainingParams::default()), ..params.clone() };
     let params = &params.with_files_of(&nowhere);
+    // In which unit a run is told changes nothing of it.
+    let clock = params.clock.clone().map(|clock| ClockParams { unit: Unit::Rounds, ..clock });
     let own = ExperimentParams {
+        clock,
         seeds: 0,
         rounds: if params.world.join > 0.0 { params.rounds } else { 0 },
         policies: Vec::new(),

@@ -1,11 +1,11 @@
 //! The tables of a run directory, as CSV, and its TensorBoard event files.
 
 use super::tensorboard::{EventFile, FILE_NAME};
+use crate::clock::RoundCosts;
 use crate::experiment::Experiment;
 use crate::log::{RoundLog, TestScore};
 use crate::record::{Record, RoundRecord};
 use crate::results::Results;
-use crate::speeds::SpeedDistribution;
 use crate::summary::Summary;
 use agewise_core::{Error, Result};
 use std::collections::BTreeMap;
@@ -91,13 +91,15 @@ impl Results {
             columns.extend(["rejected", "training_loss", "accuracy", "loss", "bytes_moved"]);
         }
         // The simulated time only where some clients are faster than others.
-        let timed = self.experiment.speeds() != SpeedDistribution::Equal;
+        let has_clock = self.experiment.has_clock();
+        let timed = !self.experiment.speeds().is_usual() && !has_clock;
         columns.extend(timed.then_some("simulated_seconds"));
+        columns.extend(if has_clock { &CLOCK_COLUMNS[..] } else { &[] });
         let mut table = CsvTable::new(&columns)?;
         for record in &self.records {
             let logs = record.training.iter().flat_map(|training| &training.logs);
             let mut logs = logs.map(Some).chain(std::iter::repeat(None));
-            let (mut bytes, mut seconds) = (0, 0.0);
+            let (mut bytes, mut seconds, mut costs) = (0, 0.0, RoundCosts::default());
             for (round, (row, log)) in (1u64..).zip(record.rounds.iter().zip(&mut logs)) {
                 let mut cells = self.cells(record).to_vec();
                 cells.push(round.to_string());
@@ -110,6 +112,10 @@ impl Results {
                 if let Some(log) = log.filter(|_| timed) {
                     seconds += self.experiment.context(record.id.seed)?.seconds(log);
                     cells.push(format!("{seconds:.3}"));
+                }
+                if let Some(log) = log.filter(|_| has_clock) {
+                    costs.add(&log.clock.as_ref().map_or(RoundCosts::default(), |it| it.costs));
+                    cells.extend(clock_cells(log, &costs));
                 }
                 table.row(cells)?;
             }
@@ -202,6 +208,30 @@ fn round_cells(row: &RoundRecord) -> [String; 6] {
         u8::from(forced).to_string(),
         interval.to_string(),
         optional(sigma),
+    ]
+}
+
+/// What a clock adds to each round; all but the first is the sum over the rounds so far.
+const CLOCK_COLUMNS: [&str; 7] = [
+    "late",
+    "simulated_seconds",
+    "client_seconds",
+    "wasted_client_seconds",
+    "bytes_down",
+    "bytes_up",
+    "joules",
+];
+
+fn clock_cells(log: &RoundLog, so_far: &RoundCosts) -> [String; 7] {
+    let seconds = |seconds: f64| format!("{seconds:.3}");
+    [
+        log.late.len().to_string(),
+        seconds(so_far.seconds),
+        seconds(so_far.client_seconds),
+        seconds(so_far.wasted_seconds),
+        so_far.bytes_down.to_string(),
+        so_far.bytes_up.to_string(),
+        optional(so_far.joules.map(seconds)),
     ]
 }
 

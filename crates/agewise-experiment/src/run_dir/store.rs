@@ -12,6 +12,7 @@
 use super::config::fingerprint;
 use super::jsonl::{line, read_line};
 use super::{CHECKPOINTS, CONFIG, LOGS, MODELS, RunDir};
+use crate::clock::Schedule;
 use crate::error::ExperimentError;
 use crate::experiment::Experiment;
 use crate::log::RoundLog;
@@ -35,6 +36,9 @@ struct Header {
     start: Option<Start>,
     #[serde(default)]
     weighting: Option<Weighting>,
+    /// The schedule, where it is not the synchronous one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    schedule: Option<String>,
     /// The fingerprint of the configuration, in hexadecimal.
     config: String,
 }
@@ -68,6 +72,9 @@ impl<'a> Store<'a> {
             aggregation: variant.aggregation().name().to_string(),
             start: Some(variant.policy().start()),
             weighting: Some(variant.policy().weighting()),
+            schedule: Some(variant.schedule())
+                .filter(|schedule| *schedule != Schedule::Sync)
+                .map(|schedule| schedule.to_string()),
             config: format!("{:016x}", self.fingerprint),
         })
     }

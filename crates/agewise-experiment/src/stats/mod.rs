@@ -15,7 +15,7 @@ mod student;
 pub use confidence_interval::Interval;
 pub use estimate::Estimate;
 pub use multiple_comparisons::holm;
-pub use paired::{PairedChange, PairedDifference};
+pub use paired::{PairedChange, PairedDifference, Spent};
 pub use quantile::{median, quantile};
 pub use rounds_to_target::RoundsToTarget;
 pub use student::Student;

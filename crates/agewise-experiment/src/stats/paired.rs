@@ -55,6 +55,15 @@ impl PairedDifference {
     }
 }
 
+/// What a run spent in some unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spent {
+    /// Until it reached the target, or else until its end.
+    pub amount: f64,
+    /// Whether it reached the target.
+    pub reached: bool,
+}
+
 /// By how many percent the rounds to a target differ between two policies, the first against the second, over pairs of
 /// runs: -20 if the first needs a fifth less.
 ///
@@ -81,11 +90,29 @@ impl PairedChange {
     /// A target reached later than allowed is not reached, and one reached before the first round counts as one round.
     pub fn of(pairs: &[(Option<u64>, Option<u64>)], allowed: u64) -> Option<Self> {
         let within = |rounds: Option<u64>| rounds.filter(|&rounds| rounds <= allowed);
-        let counted = |rounds| within(rounds).unwrap_or(allowed).max(1) as f64;
-        let logarithms: Vec<f64> = pairs
-            .iter()
-            .map(|&(first, second)| libm::log(counted(first) / counted(second)))
-            .collect();
+        let counted = |rounds| Spent {
+            amount: within(rounds).unwrap_or(allowed).max(1) as f64,
+            reached: within(rounds).is_some(),
+        };
+        let pairs: Vec<_> =
+            pairs.iter().map(|&(first, second)| (counted(first), counted(second))).collect();
+        Self::of_costs(&pairs)
+    }
+
+    /// The same for what was spent in any unit. A run that did not reach the target counts with all that it spent, and at
+    /// least with what the other of its pair needed: a run that gave up early is not cheap. A pair of which neither reached
+    /// it counts as no change; nothing counts less than 1e-9.
+    pub fn of_costs(pairs: &[(Spent, Spent)]) -> Option<Self> {
+        let logarithm = |(first, second): &(Spent, Spent)| {
+            let ratio = libm::log(first.amount.max(1e-9) / second.amount.max(1e-9));
+            match (first.reached, second.reached) {
+                (true, true) => ratio,
+                (false, true) => ratio.max(0.0),
+                (true, false) => ratio.min(0.0),
+                (false, false) => 0.0,
+            }
+        };
+        let logarithms: Vec<f64> = pairs.iter().map(logarithm).collect();
         let change = PairedDifference::of_differences(&logarithms)?;
         let percent = |logarithm: f64| 100.0 * libm::expm1(logarithm);
         Some(Self {
@@ -97,7 +124,7 @@ impl PairedChange {
             p_value: change.p_value,
             at_limit: pairs
                 .iter()
-                .filter(|&&(first, second)| within(first).is_none() || within(second).is_none())
+                .filter(|(first, second)| !first.reached || !second.reached)
                 .count(),
         })
     }
@@ -171,6 +198,21 @@ mod tests {
         // Nothing allowed and nothing needed: still no logarithm of zero.
         let change = PairedChange::of(&[(Some(0), None), (Some(0), Some(0))], 0).unwrap();
         assert_eq!((change.percent, change.p_value, change.at_limit), (0.0, Some(1.0), 1));
+    }
+
+    #[test]
+    fn a_run_that_gave_up_early_is_not_cheap() {
+        let spent = |amount, reached| Spent { amount, reached };
+        let change = |pair| PairedChange::of_costs(&[pair]).unwrap();
+        let half = change((spent(2.0, true), spent(4.0, true)));
+        assert!((half.percent + 50.0).abs() < 1e-9 && half.at_limit == 0);
+        // At least as much as the other, and more where it has spent more.
+        for (amount, percent) in [(2.0, 0.0), (8.0, 100.0)] {
+            let failed = change((spent(amount, false), spent(4.0, true)));
+            assert!((failed.percent - percent).abs() < 1e-9 && failed.at_limit == 1);
+        }
+        assert_eq!(change((spent(1.0, true), spent(0.5, false))).percent, 0.0);
+        assert_eq!(change((spent(1.0, false), spent(9.0, false))).percent, 0.0);
     }
 
     /// 5 pairs of normal values with a common part: 95% of 4,000 intervals, give or take 3.5 standard deviations

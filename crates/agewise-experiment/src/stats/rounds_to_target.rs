@@ -26,15 +26,20 @@ pub struct RoundsToTarget {
 impl RoundsToTarget {
     /// Sums up the rounds of each run, where `None` is a run that never reached the target.
     pub fn of(rounds: &[Option<u64>]) -> Self {
-        let value = |rounds: &Option<u64>| rounds.map_or(f64::INFINITY, |rounds| rounds as f64);
-        let mut values: Vec<f64> = rounds.iter().map(value).collect();
+        let rounds = rounds.iter().map(|rounds| rounds.map(|rounds| rounds as f64));
+        Self::of_costs(&rounds.collect::<Vec<_>>())
+    }
+
+    /// The same for what was spent in any unit.
+    pub fn of_costs(costs: &[Option<f64>]) -> Self {
+        let mut values: Vec<f64> = costs.iter().map(|cost| cost.unwrap_or(f64::INFINITY)).collect();
         // Sorts them for the bootstrap too.
         let median = median(&mut values).filter(|median| median.is_finite());
         Self {
             median,
             interval: median_interval(&values),
-            reached: rounds.iter().flatten().count(),
-            runs: rounds.len(),
+            reached: costs.iter().flatten().count(),
+            runs: costs.len(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Variants against each other, over the seeds that they have in common.
 
+use crate::clock::Unit;
 use crate::experiment::Experiment;
 use crate::record::{Record, TrainingRecord};
 use crate::stats::{Interval, PairedChange, PairedDifference, holm};
@@ -15,6 +16,17 @@ pub enum Measure {
     RoundsTo(f64),
     /// Rounds until the test loss is at most this; the effect is a change in percent.
     RoundsToLoss(f64),
+    /// What it costs in a unit to reach this test accuracy, or to fall to this test loss where the task is measured by it;
+    /// the effect is a change in percent.
+    CostTo {
+        /// What is counted.
+        unit: Unit,
+        /// The accuracy or the loss.
+        target: f64,
+        /// Whether it is a loss.
+        #[serde(skip)]
+        is_loss: bool,
+    },
     /// The mean accuracy over the rounds; the effect is a difference in percentage points.
     Area,
     /// The mean loss over the rounds; the effect is a difference.
@@ -28,9 +40,32 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// What it costs in a unit to reach an accuracy, or a loss.
+    pub fn to_target(unit: Unit, target: f64, is_loss: bool) -> Self {
+        match (unit, is_loss) {
+            (Unit::Rounds, false) => Self::RoundsTo(target),
+            (Unit::Rounds, true) => Self::RoundsToLoss(target),
+            _ => Self::CostTo { unit, target, is_loss },
+        }
+    }
+
     /// Whether it counts rounds to a target; its effect is a change in percent.
     pub fn is_rounds(self) -> bool {
         matches!(self, Self::RoundsTo(_) | Self::RoundsToLoss(_))
+    }
+
+    /// Whether it counts what a target costs, in any unit; its effect is a change in percent.
+    pub fn is_cost(self) -> bool {
+        self.unit().is_some()
+    }
+
+    /// The unit in which it counts what a target costs.
+    pub fn unit(self) -> Option<Unit> {
+        match self {
+            Self::RoundsTo(_) | Self::RoundsToLoss(_) => Some(Unit::Rounds),
+            Self::CostTo { unit, .. } => Some(unit),
+            _ => None,
+        }
     }
 
     /// Whether it is the mean over the rounds of what the task is measured by.
@@ -40,7 +75,7 @@ impl Measure {
 
     /// Whether less is better.
     pub fn lower_is_better(self) -> bool {
-        self.is_rounds() || matches!(self, Self::MeanLoss | Self::FinalLoss)
+        self.is_cost() || matches!(self, Self::MeanLoss | Self::FinalLoss)
     }
 
     /// Whether its effect is a difference in percentage points.
@@ -55,6 +90,12 @@ impl fmt::Display for Measure {
             // Without digits that say nothing.
             Self::RoundsTo(target) => write!(f, "rounds to {}%", (target * 1e4).round() / 1e2),
             Self::RoundsToLoss(target) => write!(f, "rounds to a loss of {target}"),
+            Self::CostTo { unit, target, is_loss: false } => {
+                write!(f, "{} to {}%", unit.words(), (target * 1e4).round() / 1e2)
+            }
+            Self::CostTo { unit, target, is_loss: true } => {
+                write!(f, "{} to a loss of {target}", unit.words())
+            }
             Self::Area => f.write_str("mean accuracy over the rounds"),
             Self::MeanLoss => f.write_str("mean loss over the rounds"),
             Self::FinalAccuracy => f.write_str("final accuracy"),
@@ -120,8 +161,11 @@ fn measures(experiment: &Experiment, at_the_end: bool) -> Vec<Measure> {
         return Vec::new();
     };
     let accuracy = experiment.metric() == Metric::Accuracy;
-    let to = if accuracy { Measure::RoundsTo } else { Measure::RoundsToLoss };
-    let mut measures: Vec<Measure> = training.targets.iter().copied().map(to).collect();
+    let targets = || training.targets.iter().copied();
+    let measure = |unit: Unit| move |target: f64| Measure::to_target(unit, target, !accuracy);
+    let units = experiment.units().into_iter();
+    let mut measures: Vec<Measure> =
+        units.flat_map(|unit| targets().map(measure(unit)).collect::<Vec<_>>()).collect();
     if at_the_end && accuracy {
         measures.extend([Measure::Area, Measure::FinalAccuracy, Measure::WorstTenth]);
     } else if at_the_end {
@@ -175,6 +219,13 @@ fn compare(
                 .map(|(one, other)| (one.rounds_to(target), other.rounds_to(target)))
                 .collect();
             let change = PairedChange::of(&rounds, experiment.params().rounds)?;
+            (change.percent, change.interval, change.p_value, change.at_limit)
+        }
+        Measure::CostTo { unit, target, .. } => {
+            let cost = |run: &TrainingRecord| run.cost_to(target, unit);
+            let costs: Option<Vec<_>> =
+                both.iter().map(|(one, other)| Some((cost(one)?, cost(other)?))).collect();
+            let change = PairedChange::of_costs(&costs?)?;
             (change.percent, change.interval, change.p_value, change.at_limit)
         }
         Measure::Area | Measure::MeanLoss => difference(measure, &both, TrainingRecord::area)?,

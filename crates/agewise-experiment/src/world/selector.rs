@@ -6,11 +6,11 @@
 use super::{RoundWorld, World};
 use crate::probes::Prober;
 use agewise_core::{
-    Ages, Availability, Calibrator, Cohort, LawFamily, Pick, Policy, PolicyVariant, Report, Result,
-    Selector, Setting,
+    Ages, Availability, Calibrator, Cohort, LawFamily, Pick, Policy, PolicyVariant, ProbeKind,
+    Report, Result, Selector, Setting,
 };
 use agewise_train::sketch::Sketcher;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// First ages above this count as this; sixty years of rounds of one second.
 pub(crate) const OLDEST: u64 = 1 << 31;
@@ -62,6 +62,8 @@ pub(crate) struct Selected {
     pub(crate) cohort: Cohort,
     /// The clients that were selected and never report.
     pub(crate) dropped: Vec<u32>,
+    /// The clients that were selected and report too late to count.
+    pub(crate) late: Vec<u32>,
 }
 
 impl WorldSelector {
@@ -173,26 +175,39 @@ impl WorldSelector {
 
     /// Selects the cohort of the present round. Weights are those of the clients that report.
     pub(crate) fn select(&mut self) -> Result<Selected> {
+        self.select_in_time(|_, _| Vec::new())
+    }
+
+    /// The same where clients can be late: `late` names those of the clients that deliver whose updates do not count, in
+    /// increasing order; it is told who delivers and who drops out.
+    pub(crate) fn select_in_time(
+        &mut self,
+        late: impl FnOnce(&[u32], &[u32]) -> Vec<u32>,
+    ) -> Result<Selected> {
         let now = self.world.at(self.selector.round());
         let mask = self.mask.as_deref();
         let availability = mask.map_or(Availability::Everyone, Availability::Only);
         let mut cohort = self.selector.select(availability)?;
-        if now.all_report() {
-            return Ok(Selected { cohort, dropped: Vec::new() });
-        }
-        let drops_out = |client: &u32| now.drops_out(*client);
-        let dropped: Vec<u32> = cohort.clients.iter().copied().filter(drops_out).collect();
-        if !dropped.is_empty() {
-            let picks: Vec<Pick> =
-                cohort.picks().filter(|pick| !now.drops_out(pick.client)).collect();
+        let (dropped, delivering): (Vec<u32>, Vec<u32>) = if now.all_report() {
+            (Vec::new(), cohort.clients.clone())
+        } else {
+            cohort.clients.iter().copied().partition(|&client| now.drops_out(client))
+        };
+        let late = late(&delivering, &dropped);
+        if dropped.len() + late.len() > 0 {
+            let counts = |client: &u32| {
+                dropped.binary_search(client).is_err() && late.binary_search(client).is_err()
+            };
+            let picks: Vec<Pick> = cohort.picks().filter(|pick| counts(&pick.client)).collect();
             cohort.weights = self.selector.weigh(&picks, availability)?;
             cohort.clients = picks.iter().map(|pick| pick.client).collect();
             cohort.draws = picks.iter().map(|pick| pick.draws).collect();
         }
-        Ok(Selected { cohort, dropped })
+        Ok(Selected { cohort, dropped, late })
     }
 
-    /// Ends the round: so many clients reported, these reports were accepted, and these clients did not deliver.
+    /// Ends the round: so many clients reported, in time or not where more were asked than are needed; these reports were
+    /// accepted, and these clients did not deliver.
     pub(crate) fn finish(
         &mut self,
         reported: u64,
@@ -206,12 +221,13 @@ impl WorldSelector {
         Ok(())
     }
 
-    /// Answers the probes of the policy in the present round; returns the clients that were sent the model for them.
+    /// Answers the probes of the policy in the present round; returns the clients that were sent the model for them, and
+    /// what they were asked.
     pub(crate) fn answer_probes(
         &mut self,
         prober: &Prober<'_>,
         sketcher: Option<&Sketcher>,
-    ) -> Result<BTreeSet<u32>> {
+    ) -> Result<BTreeMap<u32, ProbeKind>> {
         let mask = self.mask.as_deref();
         let availability = mask.map_or(Availability::Everyone, Availability::Only);
         prober.answer(&mut self.selector, availability, sketcher)

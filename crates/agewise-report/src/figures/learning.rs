@@ -30,12 +30,17 @@ impl ReportSection<'_> {
         if !self.experiment().targets().is_empty() {
             figures.push(ReportFigure::new(
                 "rounds-to-target",
-                "How many rounds to the target?",
+                if self.experiment().has_clock() {
+                    "What does the target cost?"
+                } else {
+                    "How many rounds to the target?"
+                },
                 self.target_figure(),
                 "One dot per seed; the marker is the median, the bar its 95% bootstrap interval. An arrow means that the \
                  interval has no end: too many runs never got there. On the right, how many did.",
             ));
         }
+        figures.extend(self.cost_figure());
         if self.experiment().variants().len() > 1 {
             figures.push(ReportFigure::new(
                 "differences",
@@ -115,7 +120,9 @@ impl ReportSection<'_> {
     }
 
     fn target_figure(&self) -> Figure {
-        let mut figure = self.titled("Rounds to the target").columns(2);
+        let unit = self.unit();
+        let title = format!("{} to the target", capitalised(unit.words()));
+        let mut figure = self.titled(&title).columns(2);
         let by_accuracy = self.is_measured_by_accuracy();
         for (number, &target) in self.experiment().targets().iter().enumerate() {
             let name = target_name(target, by_accuracy);
@@ -124,14 +131,18 @@ impl ReportSection<'_> {
             } else {
                 format!("To a {name}")
             };
-            let mut plot = IntervalPlot::new(title, Axis::linear("rounds"));
+            let mut plot = IntervalPlot::new(title, Axis::linear(unit.words()));
             for (place, (name, slot)) in self.styles().into_iter().enumerate() {
-                let rounds = &self.summary.policies[place].rounds_to[number].rounds;
+                let policy = &self.summary.policies[place];
+                let Some(to) = self.costs_of(policy).nth(number) else {
+                    continue;
+                };
+                let rounds = &to.rounds;
                 let dots = self
                     .runs_of(place)
                     .filter(|run| run.finished)
-                    .filter_map(|run| run.training.as_ref()?.rounds_to(target))
-                    .map(|rounds| rounds as f64);
+                    .filter_map(|run| run.training.as_ref()?.cost_to(target, unit))
+                    .filter_map(|spent| spent.reached.then_some(spent.amount));
                 let mut row = IntervalRow::new(name, rounds.median.unwrap_or(f64::NAN))
                     .slot(slot)
                     .dots(dots)
@@ -151,7 +162,7 @@ impl ReportSection<'_> {
         let styles: BTreeMap<&str, usize> = self.styles().into_iter().collect();
         for measure in self.measures() {
             let axis = match measure {
-                measure if measure.is_rounds() => "change in percent (fewer rounds to the left)",
+                measure if measure.is_cost() => "change in percent (fewer to the left)",
                 measure if measure.is_in_points() => {
                     "difference in percentage points (better to the right)"
                 }

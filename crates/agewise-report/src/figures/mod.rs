@@ -1,6 +1,7 @@
 //! The figures of an experiment: those of learning where it trains, those of load, and those of the world where clients
 //! are not always there.
 
+mod costs;
 mod learning;
 mod load;
 mod world;

@@ -1,5 +1,6 @@
 //! Experiments that train.
 
+mod clock;
 mod objectives;
 mod pairing;
 mod probes;

@@ -1,7 +1,7 @@
 //! Simulated durations: what they are, and whom they reach.
 
 use super::worlds::{experiment, logs, play, small, trained};
-use agewise_experiment::{Experiment, ExperimentParams, Record, SpeedDistribution};
+use agewise_experiment::{Experiment, ExperimentParams, Record};
 
 fn with_speeds(speeds: &str, policies: &[&str]) -> Experiment {
     let sizes = "lognormal:0.7".to_string();
@@ -12,7 +12,7 @@ fn with_speeds(speeds: &str, policies: &[&str]) -> Experiment {
 #[test]
 fn a_duration_is_samples_over_speed() {
     let equal = with_speeds("equal", &["random"]);
-    assert_eq!(equal.speeds(), SpeedDistribution::Equal);
+    assert!(equal.speeds().is_usual());
     let sizes = equal.context(0).unwrap().samples.clone();
     let seconds = |samples: u64| (samples as f64 / 1000.0) as f32;
     // 3 batches of 5, where the last of a pass over the images may be smaller.
