@@ -1,6 +1,6 @@
 //! The age from which on a law does not change any more: a number, or as large as the law needs.
 
-use super::{AgeLaw, LARGEST_MAX_AGE, LawFamily, check_max_age};
+use super::{LARGEST_MAX_AGE, LawFamily, check_max_age};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
