@@ -12,7 +12,7 @@ const RECORD_HOST: &str = "AGEWISE_RECORD_HOST";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Session {
     version: String,
-    /// Of a program that was built with `AGEWISE_COMMIT` in the environment.
+    /// Of a release build from a repository (`build.rs`), or one with `AGEWISE_COMMIT` in the environment.
     commit: Option<String>,
     system: String,
     processor: Option<String>,
