@@ -243,7 +243,7 @@ pub(super) fn roll_back(args: &RollbackArgs) -> Result<(), Failure> {
         }
         if begun.elapsed() > ROLLBACK_PATIENCE {
             return print(&format!(
-                "The rollback to model {version} is pending: a running coordinator does it soon, else the next start with --resume.\n"
+                "The rollback to model {version} is pending: a running coordinator carries it out shortly, otherwise the next start with --resume does.\n"
             ));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -48,7 +48,7 @@ fn task(args: &AuditArgs) -> Result<NativeTask, Failure> {
 pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
     let task = task(args);
     if let Err(Failure::BadInput(why) | Failure::Io(why)) = &task {
-        eprintln!("Kept models are not evaluated again: {why}");
+        eprintln!("Stored models are not evaluated again: {why}");
     }
     let task = task.as_ref().ok().map(|task| (task as &dyn Task, Threads::default()));
     let options = AuditOptions { task, ..AuditOptions::default() };

@@ -20,16 +20,16 @@ pub(crate) struct ClockArgs {
     #[serde(serialize_with = "as_text")]
     schedule: Option<Schedule>,
 
-    /// In which unit the cost of a target is told first: rounds, seconds, bytes, bytes-down, bytes-up, client-seconds or
+    /// The unit in which the cost of a target leads: rounds, seconds, bytes, bytes-down, bytes-up, client-seconds or
     /// joules
     #[arg(long, value_parser = parse::<Unit>)]
     unit: Option<Unit>,
 
-    /// Watts of a client that computes: energy is counted
+    /// Power of a training client in watts; energy is counted then
     #[arg(long, value_name = "WATTS", allow_negative_numbers = true)]
     power: Option<f64>,
 
-    /// Watts of a client that sends or receives [default: as --power]
+    /// Power of a client that sends or receives, in watts [default: as --power]
     #[arg(long, value_name = "WATTS", allow_negative_numbers = true)]
     link_power: Option<f64>,
 }

@@ -91,7 +91,7 @@ pub(crate) struct CompareArgs {
     #[command(flatten)]
     run: RunArgs,
 
-    /// The instructions that train: avx512, avx2 or portable. They differ in speed, not in a single bit [default: the
+    /// Instruction set of the training kernels: avx512, avx2 or portable. They differ in speed, not in a single bit [default: the
     /// fastest of this machine, or AGEWISE_KERNELS]
     #[arg(long, value_name = "PATH", help_heading = "The run")]
     kernels: Option<Backend>,

@@ -327,7 +327,7 @@ impl FetchProgress {
             }
             FetchStep::Bytes(count) => self.bar.inc(count),
             FetchStep::Failed(reason) => {
-                self.bar.suspend(|| self.line(&format!("  no success: {reason}")));
+                self.bar.suspend(|| self.line(&format!("  download failed: {reason}")));
             }
             FetchStep::Done => {}
         }
@@ -353,7 +353,7 @@ fn complete_sets(
             Err(DataError::Missing { looked, .. }) => {
                 // Two data sets have the same file names; what is missing is said once.
                 for file in looked.into_iter().filter_map(|(_, lacks)| lacks) {
-                    let missing = format!("{file}: missing, though others beside it are there");
+                    let missing = format!("{file}: missing (other files of the data set are there)");
                     if !wrong.contains(&missing) {
                         wrong.push(missing);
                     }
@@ -384,8 +384,8 @@ fn run_verify(args: &VerifyArgs) -> Result<(), Failure> {
         for (path, verdict) in entry.verify(&found)? {
             let path = path.display().to_string();
             let says = match verdict {
-                Integrity::Published => "right: the published file",
-                Integrity::SameContents => "right: the same contents",
+                Integrity::Published => "verified: the published file",
+                Integrity::SameContents => "verified: the same contents",
                 Integrity::Unknown => "no checksum is known for this form of the file",
                 Integrity::Wrong { found, expected } => {
                     wrong.push(format!("{path}: SHA-256 {found}; expected {expected}"));

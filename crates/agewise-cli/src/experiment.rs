@@ -180,7 +180,7 @@ impl Request<'_> {
             params.difference(&asked.with_files_of(&params))?
         {
             let expected =
-                format!("{before}: a run goes on as it was begun (--extend asks for more)");
+                format!("{before}: a resumed run keeps its settings (--extend asks for more)");
             return Err(Error::new(key, now, expected).into());
         }
         let params = params.with_files_of(&asked);
@@ -261,9 +261,9 @@ fn check_memory(experiment: &Experiment, threads: usize) -> Result<(), Failure> 
     let params = experiment.params();
     let gigabytes = |bytes: u64| bytes as f64 / 1e9;
     let expected = format!(
-        "a simulation that fits into the {:.1} GB of memory that are free; this one takes about {:.1} GB",
-        gigabytes(available),
-        gigabytes(needed)
+        "less: it needs about {:.1} GB of memory, and {:.1} GB are free",
+        gigabytes(needed),
+        gigabytes(available)
     );
     let value = format!(
         "{}, rounds = {}, policies = {}, seeds = {}",

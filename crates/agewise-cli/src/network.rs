@@ -211,16 +211,16 @@ pub(crate) fn show(client: &str, event: &Event, json: bool) {
             tracing::info!(client, number, waiting_since, "enrolled");
         }
         Event::Joined { round, age } => tracing::info!(client, round, age, "joined"),
-        Event::NotJoined { round, why } => tracing::info!(client, round, why, "not joined"),
+        Event::NotJoined { round, why } => tracing::info!(client, round, why, "did not join the round"),
         Event::Accepted { round } => tracing::info!(client, round, "accepted"),
         Event::NotAccepted { round, why } => {
-            tracing::warn!(client, round, why, "not accepted");
+            tracing::warn!(client, round, why, "update refused");
         }
         Event::Disconnected { why } => tracing::warn!(client, why, "disconnected, trying again"),
         Event::StateNotWritten { why } => {
             tracing::warn!(client, why, "the state cannot be written, trying again");
         }
-        Event::Failed { why } => tracing::error!(client, why, "gave up"),
+        Event::Failed { why } => tracing::error!(client, why, "stopped after an error"),
         Event::Finished => tracing::info!(client, "the run is over"),
     }
 }

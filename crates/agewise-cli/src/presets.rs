@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PresetsArgs) -> Result<(), Failure> {
     let columns = ["preset", "what", "paper: random / optimal", "a round", "all"];
     let note = format!(
         "Time on this machine ({} cores), from a short measurement: a round with its evaluation, and all policies with all \
-         seeds, if they need as many rounds as random selection (in the paper, for its own). Settings can be overridden: \
+         seeds, if each needs as many rounds as random selection (for a preset of the paper: as the paper reports). Settings can be overridden: \
          agewise compare --preset NAME --seeds 10",
         cost.cores()
     );

@@ -30,7 +30,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "RUN", conflicts_with = "extend")]
     pub(crate) resume: Option<PathBuf>,
 
-    /// Ask a run for more: more --seeds, more --rounds, further policies with --policy; what is missing is played
+    /// Extend a run by more --seeds, more --rounds or further policies (--policy); only what is missing is played
     #[arg(long, value_name = "RUN")]
     pub(crate) extend: Option<PathBuf>,
 
@@ -42,7 +42,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// No progress
+    /// Do not show progress
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -92,7 +92,7 @@ pub(crate) struct ExperimentArgs {
     )]
     calibrate: Option<bool>,
 
-    /// Let clients wait that fail again and again [default: on]
+    /// Make clients that fail repeatedly wait [default: on]
     #[arg(long, value_name = "on|off", value_parser = parse_backoff)]
     backoff: Option<bool>,
 

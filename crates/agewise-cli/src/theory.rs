@@ -19,15 +19,15 @@ const TEACHING: &str = "\
 Show what each policy does to your clients, in closed form: nothing is simulated, a billion clients of \
 equal size take less than a second.
 
-The age of a client is the number of rounds since it was last selected. For each policy:
+The age of a client is the number of rounds since its last accepted report. For each policy:
 
-  E[X], Var[X]  X is the number of rounds from one selection of a client to its next. Policies call \
+  E[X], Var[X]  X is the number of rounds from one participation of a client to its next. Policies select \
 a client every n/m rounds on average; the variance says how even the load is. Random selection has \
 n(n-m)/m^2; the least possible is c(1-c), c being the fraction of n/m.
-  Sigma         the sum over clients of the variance of the aggregation weight: what the convergence \
-bound (Theorem 1) sees of a policy. With equal weights none gets under 1/m - 1/n.
-  cohort sd     how much the number of clients per round varies. Clients that decide on their own vary \
-like a binomial; `phased` clients nearly not at all.
+  Sigma         the sum over clients of the variance of the aggregation weight, by which a policy \
+enters the variance term of the convergence bound (Theorem 1). With equal weights it is at least 1/m - 1/n.
+  cohort sd     how much the number of clients per round varies. With clients that decide alone it is \
+that of a binomial distribution, with `phased` nearly 0.
   longest wait  the longest possible X.";
 
 const EXAMPLES: &str = "\

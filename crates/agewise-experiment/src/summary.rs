@@ -174,13 +174,15 @@ impl Summary {
         self.pairs.iter().find(is_it)
     }
 
-    /// The measure that matters most: what the last target costs in the unit that comes first, or the mean score if there is
-    /// no target.
+    /// The measure that leads: the mean score over the rounds, where all runs go on to the last round and no other unit was
+    /// asked for. It uses every evaluation, so it depends far less on which seeds were drawn than the round in which a
+    /// curve first crosses a target. Otherwise what the last target costs in the unit that comes first.
     pub fn main_measure(&self) -> Option<Measure> {
         let measures = || self.pairs.iter().rev().map(|pair| pair.measure);
+        let area = || measures().find(|measure| measure.is_area());
         let unit = self.unit.unwrap_or_default();
-        let last = measures().find(|measure| measure.unit() == Some(unit));
-        last.or_else(|| measures().find(|measure| measure.is_area()))
+        let last = || measures().find(|measure| measure.unit() == Some(unit));
+        if self.unit.is_none() { area().or_else(last) } else { last().or_else(area) }
     }
 }
 

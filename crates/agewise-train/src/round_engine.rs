@@ -233,7 +233,7 @@ impl CohortTraining<'_> {
         // A task of your own may panic; the other threads would wait for its update without end.
         let train = AssertUnwindSafe(|| self.task.train(&job, &mut update));
         let report = catch_unwind(train).unwrap_or_else(|_| {
-            Err(Error::new("training", "a panic", "a task that returns its errors"))
+            Err(Error::new("task", "panicked", "a task that returns its errors"))
         });
         let sketcher = sketcher.filter(|_| report.is_ok());
         let sketch = sketcher.and_then(|sketcher| sketcher.sketch(self.global, &update));

@@ -184,7 +184,7 @@ fn a_task_of_ones_own_is_measured_by_its_loss() {
         assert_eq!(training.worst_tenth(), None);
     }
     let summary = Summary::new(&experiment, &records).unwrap();
-    assert_eq!(summary.main_measure(), Some(Measure::RoundsToLoss(0.1)));
+    assert_eq!(summary.main_measure(), Some(Measure::MeanLoss));
     let means = &summary.policies[0].means;
     assert!(means.contains_key("final_loss") && means.contains_key("mean_loss"));
     assert!(!means.contains_key("final_accuracy") && !means.contains_key("area"));

@@ -61,11 +61,11 @@ impl Health {
         let silence = self.silence();
         let patience = if state == State::Aggregating { LONG_STALL } else { STALL };
         if silence > patience {
-            why.push(format!("the driver has given no sign for {} s", silence.as_secs()));
+            why.push(format!("the round loop has not responded for {} s", silence.as_secs()));
         }
         let signs = self.0.lock();
         if let Some(trouble) = &signs.driver {
-            why.push(format!("the disk or the ledger fails: {trouble}"));
+            why.push(format!("the ledger cannot be written: {trouble}"));
         }
         if let Some(trouble) = &signs.upload {
             why.push(format!("updates cannot be stored: {trouble}"));

@@ -195,7 +195,7 @@ fn pairs_are_what_their_definitions_say() {
     assert_eq!((summary.finished_runs, summary.runs), (9, 9));
     assert_eq!((summary.baseline.as_str(), summary.seeds), ("oldest-first", 3));
     assert_eq!(summary.pairs.len(), 15);
-    assert_eq!(summary.main_measure(), Some(Measure::RoundsTo(0.8)));
+    assert_eq!(summary.main_measure(), Some(Measure::Area));
     let mut verdicts = Vec::new();
     for measure in MEASURES {
         let pairs = of_measure(&summary, measure);

@@ -1,0 +1,122 @@
+"""A study that is kept in the repository, and whether its summary is what its logs say.
+
+The check reads the logs itself and shares no code with the program that wrote them: rounds to each target, their medians,
+the mean of the paired changes and the mean accuracy over the rounds are computed here a second time.
+"""
+
+import io
+import json
+import lzma
+import math
+import pathlib
+import statistics
+import tarfile
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Sums may be taken in another order here.
+TOLERANCE = 1e-9
+
+
+class Study:
+    """A folder below studies/."""
+
+    def __init__(self, name):
+        self.name = name
+        self.folder = ROOT / "studies" / name
+        self.summary = json.loads((self.folder / "summary.json").read_text())
+        self.config = tomllib.loads((self.folder / "config.toml").read_text())
+        self.rows = self.summary["policies"]
+        self.baseline = self.summary["baseline"]
+
+    def row(self, policy):
+        """The figures of a policy."""
+        for row in self.rows:
+            if row["policy"] == policy:
+                return row
+        names = ", ".join(row["policy"] for row in self.rows)
+        raise SystemExit(f"study {self.name} has no policy {policy}; it has {names}")
+
+    def pair(self, measure, policy, other):
+        """One policy against another in a measure; the other way round is not stored and is computed."""
+        for pair in self.summary["pairs"]:
+            if pair["measure"] == measure and {pair["policy"], pair["other"]} == {policy, other} and policy != other:
+                return pair if pair["policy"] == policy else reverse(pair)
+        return None
+
+    def runs(self):
+        """The rounds of every run, by variant and seed, from the logs."""
+        runs = {}
+        archive = lzma.decompress((self.folder / "log.tar.xz").read_bytes())
+        with tarfile.open(fileobj=io.BytesIO(archive)) as logs:
+            for entry in logs:
+                variant, seed = pathlib.PurePath(entry.name).stem.split("-")
+                lines = logs.extractfile(entry).read().splitlines()
+                runs[int(variant), int(seed)] = [json.loads(line) for line in lines[1:]]
+        return runs
+
+    def problems(self):
+        """What the summary says and the logs do not."""
+        runs = {key: curve(rounds) for key, rounds in self.runs().items()}
+        if len(runs) != self.summary["runs"]:
+            yield f"{self.name}: {len(runs)} logs of {self.summary['runs']} runs"
+            return
+        for place, row in enumerate(self.rows):
+            mine = [runs[place, seed] for seed in range(self.summary["seeds"])]
+            for reached in row.get("rounds_to", []):
+                each = [rounds_to(points, reached["target"]) for points in mine]
+                median = statistics.median(each)
+                if (reached["median"] or math.inf) != median:
+                    yield f"{self.name}: {row['policy']}: {reached['median']} rounds to {reached['target']}, logs say {median}"
+            area = row["means"].get("area")
+            if area is not None and not close(area["mean"], statistics.fmean(map(mean_accuracy, mine))):
+                yield f"{self.name}: {row['policy']}: mean accuracy {area['mean']} is not that of the logs"
+        yield from self.wrong_pairs(runs)
+
+    def wrong_pairs(self, runs):
+        """Changes of rounds that do not follow from the logs."""
+        places = {row["policy"]: place for place, row in enumerate(self.rows)}
+        for pair in self.summary["pairs"]:
+            target = pair["measure"].get("rounds_to") if isinstance(pair["measure"], dict) else None
+            if target is None:
+                continue
+            # A run that never reached the target counts as if it had in the last round.
+            limit = self.summary["rounds"]
+            rounds = lambda policy, seed: min(rounds_to(runs[places[policy], seed], target), limit)
+            logs = [
+                math.log(rounds(pair["policy"], seed) / rounds(pair["other"], seed)) for seed in range(self.summary["seeds"])
+            ]
+            change = 100 * math.expm1(statistics.fmean(logs))
+            if not close(change, pair["effect"]):
+                yield f"{self.name}: {pair['policy']} against {pair['other']} to {target}: {pair['effect']}, logs say {change}"
+
+
+def reverse(pair):
+    """A change of rounds seen from the other policy."""
+    turned = lambda change: 100 * (100 / (100 + change) - 1)
+    bounds = pair["interval"]
+    swapped = {"policy": pair["other"], "other": pair["policy"], "effect": turned(pair["effect"])}
+    if bounds is not None:
+        swapped["interval"] = {"low": turned(bounds["high"]), "high": turned(bounds["low"])}
+    return {**pair, **swapped}
+
+
+def curve(rounds):
+    """The evaluations of a run: rounds played, and the accuracy."""
+    scored = [line for line in rounds if line.get("test") and line["test"].get("class_correct")]
+    return [(line["round"] + 1, sum(line["test"]["class_correct"]) / line["test"]["samples"]) for line in scored]
+
+
+def rounds_to(points, target):
+    """Rounds until the accuracy was first at least the target."""
+    return next((played for played, accuracy in points if accuracy >= target), math.inf)
+
+
+def mean_accuracy(points):
+    """The area under the curve over the rounds between its ends."""
+    pieces = [(b - a) * (x + y) / 2 for (a, x), (b, y) in zip(points, points[1:])]
+    return sum(pieces) / (points[-1][0] - points[0][0]) if pieces else points[-1][1]
+
+
+def close(one, other):
+    return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
