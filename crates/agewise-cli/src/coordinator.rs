@@ -108,7 +108,9 @@ fn write_example(args: &InitArgs) -> Result<(), Failure> {
         let path = folder.join(name);
         if path.symlink_metadata().is_ok() {
             let shown = path.display();
-            return Err(Failure::BadInput(format!("{shown}: the file exists already; expected a folder without it")));
+            return Err(Failure::BadInput(format!(
+                "{shown}: the file exists already; expected a folder without it"
+            )));
         }
     }
     if args.host.iter().any(String::is_empty) {

@@ -353,7 +353,8 @@ fn complete_sets(
             Err(DataError::Missing { looked, .. }) => {
                 // Two data sets have the same file names; what is missing is said once.
                 for file in looked.into_iter().filter_map(|(_, lacks)| lacks) {
-                    let missing = format!("{file}: missing (other files of the data set are there)");
+                    let missing =
+                        format!("{file}: missing (other files of the data set are there)");
                     if !wrong.contains(&missing) {
                         wrong.push(missing);
                     }

@@ -211,7 +211,9 @@ pub(crate) fn show(client: &str, event: &Event, json: bool) {
             tracing::info!(client, number, waiting_since, "enrolled");
         }
         Event::Joined { round, age } => tracing::info!(client, round, age, "joined"),
-        Event::NotJoined { round, why } => tracing::info!(client, round, why, "did not join the round"),
+        Event::NotJoined { round, why } => {
+            tracing::info!(client, round, why, "did not join the round")
+        }
         Event::Accepted { round } => tracing::info!(client, round, "accepted"),
         Event::NotAccepted { round, why } => {
             tracing::warn!(client, round, why, "update refused");
