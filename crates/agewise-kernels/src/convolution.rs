@@ -40,14 +40,15 @@ pub struct EntryLists {
     room: usize,
     lens: Vec<u32>,
     entries: Vec<Entry>,
+    /// The largest offset of all lists.
+    largest: u32,
 }
 
 impl EntryLists {
     /// So many empty lists.
     pub fn new(lists: usize, room: usize) -> Self {
-        // One more: a list that is full may still be offered entries that are not kept.
-        let entries = vec![Entry::default(); lists * room + 1];
-        Self { room, lens: vec![0; lists], entries }
+        let entries = vec![Entry::default(); lists * room];
+        Self { room, lens: vec![0; lists], entries, largest: 0 }
     }
 
     /// The number of lists.
@@ -58,25 +59,25 @@ impl EntryLists {
     /// Empties all lists.
     pub fn clear(&mut self) {
         self.lens.fill(0);
+        self.largest = 0;
     }
 
-    /// Writes an entry behind a list, where it stays only if it is kept (1, not 0).
+    /// Writes an entry behind a list.
+    ///
+    /// # Panics
+    /// If there is no such list, or no room behind the last one.
     #[inline]
-    pub fn offer(&mut self, list: usize, entry: Entry, kept: u32) {
+    pub fn push(&mut self, list: usize, entry: Entry) {
         let len = &mut self.lens[list];
         self.entries[list * self.room + *len as usize] = entry;
-        *len += kept;
+        *len += 1;
+        self.largest = self.largest.max(entry.offset);
     }
 
     /// The entries of one list.
     #[inline]
     pub fn list(&self, index: usize) -> &[Entry] {
         &self.entries[index * self.room..][..self.lens[index] as usize]
-    }
-
-    /// Whether the entries of the first lists have no offset above `last`.
-    fn are_below(&self, lists: usize, last: u32) -> bool {
-        (0..lists).all(|list| self.list(list).iter().all(|entry| entry.offset <= last))
     }
 }
 
@@ -172,7 +173,7 @@ impl Convolution {
     ) {
         let last = self.positions.last().copied().unwrap_or(0);
         let image = &images[start..][..self.image_len];
-        assert!(lists.lists() >= self.channels && lists.are_below(self.channels, last));
+        assert!(lists.lists() >= self.channels && lists.largest <= last);
         let gradient = &mut gradient[..self.channels * self.taps()];
         self.accumulate(Gradient::Weights, gradient, image, lists);
     }
@@ -191,7 +192,7 @@ impl Convolution {
     ) {
         let taps = self.taps();
         let last = ((self.channels - 1) * taps) as u32;
-        assert!(lists.lists() >= self.positions() && lists.are_below(self.positions(), last));
+        assert!(lists.lists() >= self.positions() && lists.largest <= last);
         let weights = &weights[..self.channels * taps];
         let image = &mut gradient[start..][..self.image_len];
         self.accumulate(Gradient::Inputs, image, weights, lists);
@@ -267,7 +268,7 @@ mod tests {
             for k in 0..(list * 7 + 3) % (room + 1) {
                 let offset = offsets[(list * 13 + k * 5) % offsets.len()];
                 let factor = ((list * 31 + k) as f32).sin();
-                lists.offer(list, Entry { offset, factor }, 1);
+                lists.push(list, Entry { offset, factor });
             }
         }
         lists

@@ -46,5 +46,5 @@ pub use convolution::{Convolution, Entry, EntryLists};
 pub use dense::Dense;
 pub use elementwise::{add_scaled, all_finite, blend};
 pub use matrix::product;
-pub use pooling::{NO_WINNER, Plane, Pooled, Windows};
+pub use pooling::{NO_WINNER, Plane, Pooled, Windows, alive};
 pub use winograd::{Tiles, Winograd, WinogradScratch};

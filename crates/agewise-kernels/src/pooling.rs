@@ -2,7 +2,7 @@
 
 use crate::Backend;
 use crate::backend::Kernel;
-use crate::vector::Vector;
+use crate::vector::{LANES, Vector};
 
 /// The mark of an output without a winner: all values were below the zero of the ReLU.
 pub const NO_WINNER: u32 = u32::MAX;
@@ -113,8 +113,6 @@ impl Kernel for Forward<'_> {
 
 #[inline(always)]
 fn forward(windows: &Windows, relu: bool, plane: Plane<'_>, pooled: Pooled<'_>) {
-    /// Channels that stay in registers for a whole window.
-    const LANES: usize = 8;
     let Plane { values, stride, channels } = plane;
     let Pooled { places, out, winners } = pooled;
     let least = if relu { 0.0 } else { f32::NEG_INFINITY };
@@ -152,9 +150,62 @@ fn compete(candidate: f32, position: u32, best: &mut f32, winner: &mut u32) {
     *winner = if wins { position } else { *winner };
 }
 
+/// A bit for each of up to 64 channels of an output that has a winner and a gradient that is not zero.
+///
+/// # Panics
+/// If there are more channels, or the slices differ in length.
+pub fn alive(backend: Backend, winners: &[u32], gradients: &[f32]) -> u64 {
+    assert!(winners.len() == gradients.len() && winners.len() <= 64);
+    let mut bits = 0;
+    // SAFETY: the slices have the same length.
+    unsafe { backend.run(Alive { winners, gradients, bits: &mut bits }) }
+    bits
+}
+
+struct Alive<'a> {
+    winners: &'a [u32],
+    gradients: &'a [f32],
+    bits: &'a mut u64,
+}
+
+impl Kernel for Alive<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let Self { winners, gradients, bits } = self;
+        let whole = winners.len() / LANES * LANES;
+        for first in (0..whole).step_by(LANES) {
+            // SAFETY: both slices go on for a vector.
+            let alive = unsafe {
+                V::alive(winners.as_ptr().add(first), NO_WINNER, gradients.as_ptr().add(first))
+            };
+            *bits |= u64::from(alive) << first;
+        }
+        for channel in whole..winners.len() {
+            let alive = winners[channel] != NO_WINNER && gradients[channel] != 0.0;
+            *bits |= u64::from(alive) << channel;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn alive_are_winners_with_a_gradient() {
+        for channels in [0, 1, 15, 16, 40, 64] {
+            let winners: Vec<u32> =
+                (0..channels).map(|c| if c % 3 == 0 { NO_WINNER } else { c }).collect();
+            let gradient = |c: u32| [0.0, -0.0, f32::NAN, 1e-40, -2.0][c as usize % 5];
+            let gradients: Vec<f32> = (0..channels).map(gradient).collect();
+            let expected = (0..channels)
+                .filter(|c| c % 3 != 0 && c % 5 > 1)
+                .fold(0, |bits, channel| bits | 1u64 << channel);
+            for backend in Backend::available() {
+                assert_eq!(alive(backend, &winners, &gradients), expected, "{backend}: {channels}");
+            }
+        }
+    }
 
     fn pool(windows: &Windows, relu: bool, values: &[f32]) -> (Vec<f32>, Vec<u32>) {
         let outputs = windows.outputs();

@@ -49,6 +49,9 @@ pub(crate) trait Vector: Copy {
     /// i + 2 (below 2), and at last lane 0 to lane 1.
     unsafe fn sums(of: [Self; 8]) -> [f32; 8];
 
+    /// A bit for each of [`LANES`] numbers that is not `none` and whose float is not zero.
+    unsafe fn alive(numbers: *const u32, none: u32, floats: *const f32) -> u16;
+
     /// Reads one part of a vector.
     unsafe fn load_part(from: *const f32) -> Self::Part;
     /// Zero in every lane of a part.

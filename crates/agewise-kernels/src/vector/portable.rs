@@ -72,6 +72,16 @@ impl Vector for Portable {
     }
 
     #[inline(always)]
+    unsafe fn alive(numbers: *const u32, none: u32, floats: *const f32) -> u16 {
+        let mut bits = 0;
+        for lane in 0..LANES {
+            let alive = unsafe { *numbers.add(lane) != none && *floats.add(lane) != 0.0 };
+            bits |= u16::from(alive) << lane;
+        }
+        bits
+    }
+
+    #[inline(always)]
     unsafe fn load_part(from: *const f32) -> Self {
         unsafe { Self::load(from) }
     }

@@ -2,12 +2,15 @@
 
 use super::Vector;
 use std::arch::x86_64::{
-    __m256, __m512, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_maskload_ps, _mm256_mul_ps, _mm256_permute2f128_ps, _mm256_set1_ps, _mm256_setzero_ps,
-    _mm256_shuffle_ps, _mm256_storeu_ps, _mm512_add_ps, _mm512_castps512_ps256, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_mul_ps,
-    _mm512_permute_ps, _mm512_permutexvar_ps, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_ps,
-    _mm512_shuffle_f32x4, _mm512_shuffle_ps, _mm512_storeu_ps,
+    __m256, __m512, _CMP_NEQ_UQ, _mm256_add_ps, _mm256_andnot_ps, _mm256_castsi256_ps,
+    _mm256_cmp_ps, _mm256_cmpeq_epi32, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_maskload_ps, _mm256_movemask_ps, _mm256_mul_ps, _mm256_permute2f128_ps,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
+    _mm512_add_ps, _mm512_castps512_ps256, _mm512_cmp_ps_mask, _mm512_cmpneq_epi32_mask,
+    _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_storeu_ps,
+    _mm512_maskz_loadu_ps, _mm512_mul_ps, _mm512_permute_ps, _mm512_permutexvar_ps,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_epi32, _mm512_setzero_ps, _mm512_shuffle_f32x4,
+    _mm512_shuffle_ps, _mm512_storeu_ps,
 };
 
 /// Two registers of eight floats.
@@ -98,6 +101,24 @@ impl Vector for Avx2 {
             let mut sums = [0.0; 8];
             _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(even, odd));
             sums
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn alive(numbers: *const u32, none: u32, floats: *const f32) -> u16 {
+        unsafe {
+            let none = _mm256_set1_epi32(none.cast_signed());
+            let zero = _mm256_setzero_ps();
+            let mut bits = 0;
+            for half in [0, 8] {
+                let numbers = _mm256_loadu_si256(numbers.add(half).cast());
+                let dead = _mm256_castsi256_ps(_mm256_cmpeq_epi32(numbers, none));
+                // What is not a number is not zero either.
+                let other = _mm256_cmp_ps::<_CMP_NEQ_UQ>(_mm256_loadu_ps(floats.add(half)), zero);
+                let alive = _mm256_movemask_ps(_mm256_andnot_ps(dead, other)) as u16;
+                bits |= alive << half;
+            }
+            bits
         }
     }
 
@@ -204,6 +225,16 @@ impl Vector for Avx512 {
             let ordered = _mm512_castps512_ps256(_mm512_permutexvar_ps(order, ones));
             _mm256_storeu_ps(sums.as_mut_ptr(), ordered);
             sums
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn alive(numbers: *const u32, none: u32, floats: *const f32) -> u16 {
+        unsafe {
+            let none = _mm512_set1_epi32(none.cast_signed());
+            let wins = _mm512_cmpneq_epi32_mask(_mm512_loadu_si512(numbers.cast()), none);
+            let floats = _mm512_loadu_ps(floats);
+            wins & _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(floats, _mm512_setzero_ps())
         }
     }
 

@@ -143,6 +143,7 @@ impl FusedLayer for ConvolutionLayer {
         let mut entries = 0;
         for image in 0..count {
             sparse.sort(
+                self.backend,
                 &winners[image * self.outputs()..][..self.outputs()],
                 &flow.output_gradient[image * self.output.len()..][..self.output.len()],
                 &self.places,

@@ -1,6 +1,6 @@
 //! Gradients of a convolution's outputs that are not zero, in the two orders in which they are used.
 
-use agewise_kernels::{Entry, EntryLists, NO_WINNER};
+use agewise_kernels::{Backend, Entry, EntryLists, alive};
 
 /// The gradient of one image's outputs as lists.
 #[derive(Debug, Clone, Default)]
@@ -8,9 +8,12 @@ pub(crate) struct SparseGradient {
     channels: usize,
     by_channel: EntryLists,
     by_position: EntryLists,
-    /// Where the patch of each position begins; one more as a dump slot for outputs without a winner.
+    /// Where the patch of each position begins.
     patches: Vec<u32>,
 }
+
+/// Channels whose gradients are looked at together: a bit for each.
+const AT_ONCE: usize = 64;
 
 impl SparseGradient {
     /// For outputs of so many channels; the patches of positions begin at `patches`, and each position can be the
@@ -24,9 +27,8 @@ impl SparseGradient {
         Self {
             channels,
             by_channel: EntryLists::new(channels, outputs),
-            // The last list is a dump slot for outputs without a winner; it is never read.
-            by_position: EntryLists::new(patches.len() + 1, channels * most_windows),
-            patches: patches.iter().copied().chain([0]).collect(),
+            by_position: EntryLists::new(patches.len(), channels * most_windows),
+            patches: patches.to_vec(),
         }
     }
 
@@ -34,6 +36,7 @@ impl SparseGradient {
     /// `channel * taps`. Entries by position are only made where they are needed.
     pub(crate) fn sort(
         &mut self,
+        backend: Backend,
         winners: &[u32],
         gradients: &[f32],
         places: &[u32],
@@ -41,18 +44,22 @@ impl SparseGradient {
     ) {
         self.by_channel.clear();
         self.by_position.clear();
-        let dump = self.patches.len() - 1;
         for (winners, &place) in winners.chunks_exact(self.channels).zip(places) {
             let gradients = &gradients[place as usize..][..self.channels];
-            for ((channel, &winner), &factor) in winners.iter().enumerate().zip(gradients) {
-                // Written in any case and kept only if alive: a branch here would be a coin toss.
-                let alive = u32::from(winner != NO_WINNER) & u32::from(factor != 0.0);
-                let position = if winner == NO_WINNER { dump } else { winner as usize };
-                let offset = self.patches[position];
-                self.by_channel.offer(channel, Entry { offset, factor }, alive);
-                if let Some(taps) = taps {
-                    let offset = (channel * taps) as u32;
-                    self.by_position.offer(position, Entry { offset, factor }, alive);
+            let parts = winners.chunks(AT_ONCE).zip(gradients.chunks(AT_ONCE));
+            for (part, (winners, gradients)) in parts.enumerate() {
+                // Half of them and more are not alive: a branch for each would be a coin toss.
+                let mut bits = alive(backend, winners, gradients);
+                while bits != 0 {
+                    let at = bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    let (channel, position) = (part * AT_ONCE + at, winners[at] as usize);
+                    let (offset, factor) = (self.patches[position], gradients[at]);
+                    self.by_channel.push(channel, Entry { offset, factor });
+                    if let Some(taps) = taps {
+                        let offset = (channel * taps) as u32;
+                        self.by_position.push(position, Entry { offset, factor });
+                    }
                 }
             }
         }
@@ -77,6 +84,7 @@ impl SparseGradient {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agewise_kernels::NO_WINNER;
 
     #[test]
     fn every_gradient_is_in_both_lists() {
@@ -85,7 +93,7 @@ mod tests {
         let winners = [3, NO_WINNER, 0, 3, 1, 2];
         let gradients = [9.0, 1.0, 2.0, 3.0, 4.0, 0.0, 6.0];
         for _ in 0..2 {
-            sparse.sort(&winners, &gradients, &[1, 4], Some(100));
+            sparse.sort(Backend::fastest(), &winners, &gradients, &[1, 4], Some(100));
             let entry = |offset, factor| Entry { offset, factor };
             assert_eq!(sparse.by_channel().list(0), [entry(30, 1.0), entry(30, 4.0)]);
             assert_eq!(sparse.by_channel().list(1), []);
