@@ -28,6 +28,7 @@
 
 mod aligned;
 mod backend;
+mod bytes;
 mod convolution;
 mod dense;
 mod direct;
@@ -42,6 +43,7 @@ mod winograd;
 
 pub use aligned::Aligned;
 pub use backend::{Backend, UnknownBackend, VARIABLE};
+pub use bytes::scale_bytes;
 pub use convolution::{Convolution, Entry, EntryLists};
 pub use dense::Dense;
 pub use elementwise::{add_scaled, all_finite, blend};

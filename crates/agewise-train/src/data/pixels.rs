@@ -42,6 +42,8 @@ impl fmt::Display for PixelScale {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PixelNormalization {
     channels: Vec<[f32; 256]>,
+    /// The factor and the summand that give the numbers of every channel to the bit, where there are such.
+    line: Option<(f64, f64)>,
     scalings: Vec<(f64, f64)>,
     means: Vec<f64>,
     deviations: Vec<f64>,
@@ -66,8 +68,10 @@ impl PixelNormalization {
             PixelScale::Standardised => (mean, deviation),
         };
         let scalings: Vec<(f64, f64)> = moments.iter().map(scaling).collect();
+        let channels: Vec<[f32; 256]> = scalings.iter().map(numbers).collect();
         Self {
-            channels: scalings.iter().map(numbers).collect(),
+            line: line(&channels, &scalings),
+            channels,
             scalings,
             means: moments.iter().map(|&(mean, _)| mean).collect(),
             deviations: moments.iter().map(|&(_, deviation)| deviation).collect(),
@@ -83,8 +87,10 @@ impl PixelNormalization {
                 return Err(Error::new("pixels", value, "finite numbers, the divisor above 0"));
             }
         }
+        let channels: Vec<[f32; 256]> = scalings.iter().map(numbers).collect();
         Ok(Self {
-            channels: scalings.iter().map(numbers).collect(),
+            line: line(&channels, scalings),
+            channels,
             scalings: scalings.to_vec(),
             means: scalings.iter().map(|&(shift, _)| shift).collect(),
             deviations: scalings.iter().map(|&(_, divisor)| divisor).collect(),
@@ -103,6 +109,11 @@ impl PixelNormalization {
     /// If there is no such channel.
     pub fn of(&self, channel: usize) -> &[f32; 256] {
         &self.channels[channel]
+    }
+
+    /// A factor and a summand, in doubles, that give the numbers of all channels without a table.
+    pub(crate) fn line(&self) -> Option<(f64, f64)> {
+        self.line
     }
 
     /// The number of channels.
@@ -124,6 +135,16 @@ impl PixelNormalization {
 /// The number for each byte, from what is subtracted and the divisor.
 fn numbers(&(shift, divisor): &(f64, f64)) -> [f32; 256] {
     std::array::from_fn(|byte| ((byte as f64 / 255.0 - shift) / divisor) as f32)
+}
+
+/// The factor and the summand for all channels, if they have the same numbers and these are found to the bit.
+fn line(channels: &[[f32; 256]], scalings: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let &(shift, divisor) = scalings.first()?;
+    let (factor, summand) = (1.0 / (255.0 * divisor), -shift / divisor);
+    let is_right = |(byte, number): (u8, &f32)| {
+        ((f64::from(byte) * factor + summand) as f32).to_bits() == number.to_bits()
+    };
+    channels.iter().all(|channel| (0..=255).zip(channel).all(is_right)).then_some((factor, summand))
 }
 
 /// Of the bytes with these counts, as numbers from 0 to 1.

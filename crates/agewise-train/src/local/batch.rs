@@ -5,6 +5,7 @@ use crate::evaluation::Evaluation;
 use crate::loss::{BatchLoss, record_errors, record_scores, softmax_gradient, squared_gradient};
 use crate::model::{Field, Model};
 use agewise_core::{Draws, Error, Result, Seed, Stream};
+use agewise_kernels::{Backend, scale_bytes};
 use rand_core::Rng;
 
 /// The order of a client's samples in a round, and their crops.
@@ -114,7 +115,8 @@ impl<'a> Samples<'a> {
             channels: input.channels as usize,
             border: 0,
         };
-        write_sample(self, index, View::centre(self, field), field, row, 0);
+        let view = View::centre(self, field);
+        write_sample(Backend::PORTABLE, self, index, view, field, row, 0);
     }
 
     /// Checks that a model can take them.
@@ -290,6 +292,7 @@ impl<N: Rng> Batches<N> {
 
 /// Writes a sample as floats into place `at` of a batch; the border stays zero.
 pub(super) fn write_sample(
+    backend: Backend,
     samples: &Samples<'_>,
     index: usize,
     view: View,
@@ -300,19 +303,24 @@ pub(super) fn write_sample(
     let batch = &mut batch[at * field.len()..][..field.len()];
     match samples.source {
         SampleSource::Images(images, pixels) => {
-            let one_channel = field.channels == 1 && !view.mirrored;
-            write_rows(images.image(index), images.shape(), view, field, batch, |from, to| {
-                if one_channel {
-                    let table = pixels.of(0);
-                    for (float, &pixel) in to.iter_mut().zip(from) {
-                        *float = table[usize::from(pixel)];
+            let image = images.image(index);
+            // One call for each pixel of a mirrored view would take longer than the table.
+            match pixels.line().filter(|_| !view.mirrored) {
+                Some(line) if field.border == 0 && image.len() == batch.len() => {
+                    scale_bytes(backend, image, line, batch);
+                }
+                Some(line) => write_rows(image, images.shape(), view, field, batch, |from, to| {
+                    scale_bytes(backend, from, line, to);
+                }),
+                None => write_rows(image, images.shape(), view, field, batch, |from, to| {
+                    let pixels_of_row = from.chunks_exact(field.channels);
+                    for (pixel, floats) in pixels_of_row.zip(to.chunks_exact_mut(field.channels)) {
+                        for (channel, (float, &byte)) in floats.iter_mut().zip(pixel).enumerate() {
+                            *float = pixels.of(channel)[usize::from(byte)];
+                        }
                     }
-                    return;
-                }
-                for (channel, (float, &pixel)) in to.iter_mut().zip(from).enumerate() {
-                    *float = pixels.of(channel)[usize::from(pixel)];
-                }
-            });
+                }),
+            }
         }
         SampleSource::Table(table) => {
             write_rows(table.sample(index), table.shape(), view, field, batch, |from, to| {
@@ -322,8 +330,7 @@ pub(super) fn write_sample(
     }
 }
 
-/// Hands rows of one channel, and single pixels of several channels or of mirrored views, to `convert`, with their
-/// places in the batch.
+/// Hands rows, and single pixels of mirrored views, to `convert`, with their places in the batch.
 fn write_rows<T>(
     sample: &[T],
     shape: ImageShape,
@@ -338,13 +345,13 @@ fn write_rows<T>(
         let from = ((view.top + row) * width + view.left) * channels;
         let values = &sample[from..from + row_len];
         let floats = &mut batch[field.place(row, 0)..][..row_len];
-        if channels == 1 && !view.mirrored {
+        if !view.mirrored {
             convert(values, floats);
             continue;
         }
-        for (column, floats) in floats.chunks_exact_mut(channels).enumerate() {
-            let from = if view.mirrored { field.width - 1 - column } else { column } * channels;
-            convert(&values[from..from + channels], floats);
+        for (pixel, floats) in values.rchunks_exact(channels).zip(floats.chunks_exact_mut(channels))
+        {
+            convert(pixel, floats);
         }
     }
 }

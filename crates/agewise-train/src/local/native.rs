@@ -158,10 +158,12 @@ impl NativeWorker {
     fn write_middle(&mut self, samples: &Samples<'_>, range: Range<usize>) {
         let field = self.model.field();
         let view = View::centre(samples, field);
+        let backend = self.model.backend();
         self.buffers.labels.clear();
         for (at, sample) in range.enumerate() {
             let index = samples.index(sample);
-            write_sample(samples, index, view, field, &mut self.buffers.values[0], at);
+            let batch = &mut self.buffers.values[0];
+            write_sample(backend, samples, index, view, field, batch, at);
             self.buffers.labels.push(samples, index);
         }
     }
@@ -237,7 +239,7 @@ impl NativeWorker {
         let params = *task.training.params();
         let size = (params.batch as usize).min(samples.len());
         let rate = task.training.learning_rate(task.round);
-        let field = self.model.field();
+        let (backend, field) = (self.model.backend(), self.model.field());
         self.make_room(size);
         if params.momentum > 0.0 {
             self.momentum.clear();
@@ -258,7 +260,8 @@ impl NativeWorker {
             for (at, sample) in range.enumerate() {
                 let index = samples.index(batches.sample(sample));
                 let view = batches.view(samples, field, params.augment);
-                write_sample(samples, index, view, field, &mut self.buffers.values[0], at);
+                let batch = &mut self.buffers.values[0];
+                write_sample(backend, samples, index, view, field, batch, at);
                 self.buffers.labels.push(samples, index);
             }
             self.prepare(Purpose::Training, parameters);
