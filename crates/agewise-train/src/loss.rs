@@ -55,7 +55,7 @@ pub(crate) fn record_errors(predictions: &[f32], numbers: &[f32], evaluation: &m
 pub(crate) fn record_scores(scores: &[f32], labels: &[u8], evaluation: &mut Evaluation) {
     let classes = scores.len() / labels.len();
     for (row, &label) in scores.chunks_exact(classes).zip(labels) {
-        let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let largest = largest_of(row);
         let label_score = row[usize::from(label)];
         // A tie is no hit for the later class, and a score that is no number is never one.
         let first = row.iter().position(|&score| score == largest);
@@ -63,13 +63,18 @@ pub(crate) fn record_scores(scores: &[f32], labels: &[u8], evaluation: &mut Eval
         evaluation.class_samples[usize::from(label)] += 1;
         evaluation.class_correct[usize::from(label)] +=
             u64::from(first == Some(usize::from(label)) && !label_score.is_nan());
-        evaluation.loss_sum += f64::from(loss_of(row, label));
+        evaluation.loss_sum += f64::from(loss_of(row, label, largest));
     }
+}
+
+/// The largest score that is a number. A comparison is faster than `f32::max`, which has to tell numbers from others.
+fn largest_of(scores: &[f32]) -> f32 {
+    scores.iter().fold(f32::NEG_INFINITY, |most, &score| if score > most { score } else { most })
 }
 
 /// Replaces scores by exp(score - largest), and returns the largest and the sum: so nothing overflows.
 fn exponentials(scores: &mut [f32]) -> (f32, f32) {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let largest = largest_of(scores);
     let mut total = 0.0;
     for score in scores {
         *score = libm::expf(*score - largest);
@@ -79,8 +84,7 @@ fn exponentials(scores: &mut [f32]) -> (f32, f32) {
 }
 
 /// log(sum of exp(scores)) - score of the label: the same operations without the exponentials themselves.
-fn loss_of(scores: &[f32], label: u8) -> f32 {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+fn loss_of(scores: &[f32], label: u8, largest: f32) -> f32 {
     let total = scores.iter().fold(0.0, |total, score| total + libm::expf(score - largest));
     libm::logf(total) + largest - scores[usize::from(label)]
 }
