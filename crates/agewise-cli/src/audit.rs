@@ -46,11 +46,8 @@ fn task(args: &AuditArgs) -> Result<NativeTask, Failure> {
 
 /// Runs the command.
 pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
-    let task = task(args);
-    if let Err(Failure::BadInput(why) | Failure::Io(why)) = &task {
-        eprintln!("Stored models are not evaluated again: {why}");
-    }
-    let task = task.as_ref().ok().map(|task| (task as &dyn Task, Threads::default()));
+    let found = task(args);
+    let task = found.as_ref().ok().map(|task| (task as &dyn Task, Threads::default()));
     let options = AuditOptions { task, ..AuditOptions::default() };
     let mut progress = None;
     let audited = audit_with(&args.state, &options, |_, of| {
@@ -60,6 +57,9 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
         progress.finish();
     }
     let audited = audited?;
+    if let Err(Failure::BadInput(why) | Failure::Io(why)) = &found {
+        eprintln!("Kept models are not evaluated again: {why}");
+    }
     if args.json {
         print_json(&as_json(&audited))?;
     } else {

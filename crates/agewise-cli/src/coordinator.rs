@@ -232,9 +232,8 @@ fn identity(config: &CoordinatorConfig) -> Result<Option<ServerIdentity>, Failur
 async fn bind(field: &str, address: &str) -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address).await;
     listener.map_err(|error| match error.kind() {
-        // The name or the number is wrong, or another program listens there: another address would do.
-        io::ErrorKind::InvalidInput
-        | io::ErrorKind::AddrInUse
+        // Another program listens there, or it is not ours to listen there: another address would do.
+        io::ErrorKind::AddrInUse
         | io::ErrorKind::AddrNotAvailable
         | io::ErrorKind::PermissionDenied => {
             Failure::BadInput(format!("{field} = {address}: expected a free address ({error})"))

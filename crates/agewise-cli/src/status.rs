@@ -80,8 +80,10 @@ fn as_text(reply: &StatusReply) -> String {
         let mean = sum as f64 / total as f64;
         let _ = writeln!(
             text,
-            "ages       {mean:.2} on average, {} at most ({} clients)",
-            oldest.age, oldest.clients
+            "ages       {mean:.2} on average, {} at most ({} client{})",
+            oldest.age,
+            oldest.clients,
+            if oldest.clients == 1 { "" } else { "s" }
         );
     }
     let health = match reply.warnings.len() {

@@ -110,7 +110,8 @@ impl Failures {
 /// The places of a round that go to clients at the last step, where the coordinator selects.
 ///
 /// Each of them counts for one place in ceil(2X) rounds. The places of round t are those whole numbers that the sum of
-/// what they count for has passed in round t, so the same clients get the same turns again and again.
+/// what they count for has passed in round t, so the same clients get the same turns again and again. A single one has
+/// none to take turns with, and comes when its wait is over.
 ///
 /// ```
 /// use agewise_core::{Failures, RetryTurns};
@@ -159,7 +160,10 @@ impl RetryTurns {
     /// The clients whose turn a round is, those whose waits ended first before others.
     pub fn places(mut self, round: u64) -> Vec<(u64, u32)> {
         let passed = |rounds: u64| (u128::from(rounds) * self.share) >> SHARE_BITS;
-        let places = passed(round.saturating_add(1)) - passed(round);
+        let places = match self.waits.len() {
+            1 => 1,
+            _ => passed(round.saturating_add(1)) - passed(round),
+        };
         self.waits.retain(|&(until, _)| until <= round);
         self.waits.sort_unstable();
         self.waits.truncate(usize::try_from(places).unwrap_or(usize::MAX));

@@ -157,7 +157,7 @@ impl Naive {
             return eligible;
         };
         let mut held_back = Vec::new();
-        let (mut share, mut due) = (0u128, 0);
+        let (mut share, mut due, mut taking_turns) = (0u128, 0, 0);
         for (client, eligible) in (0..).zip(&mut eligible) {
             let (in_a_row, from) = self.failures[client as usize];
             let takes_turns = !decide_alone && in_a_row >= 5;
@@ -169,6 +169,7 @@ impl Naive {
                     let turn = (2.0 * clients / f64::from(self.spec.setting.cohort())).ceil();
                     share += (1 << 48) / turn as u128;
                     due += usize::from(from <= round);
+                    taking_turns += 1;
                 }
             }
         }
@@ -176,7 +177,8 @@ impl Naive {
         let there = eligible.iter().filter(|&&eligible| eligible).count();
         let missing = (self.spec.setting.cohort() as usize).saturating_sub(there);
         let passed = |rounds: u64| (u128::from(rounds) * share) >> 48;
-        let turns = due.min((passed(round + 1) - passed(round)) as usize);
+        let places = if taking_turns == 1 { 1 } else { passed(round + 1) - passed(round) };
+        let turns = due.min(places as usize);
         if !decide_alone {
             for (_, client) in held_back.into_iter().take(missing.max(turns)) {
                 eligible[client as usize] = true;

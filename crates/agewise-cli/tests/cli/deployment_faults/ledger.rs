@@ -54,7 +54,8 @@ pub(crate) struct Snapshot {
     first_ages: BTreeMap<i64, i64>,
 }
 
-fn whole(cell: &Cell) -> i64 {
+/// A whole number of a row.
+pub(crate) fn whole(cell: &Cell) -> i64 {
     match cell {
         Cell::Integer(value) => *value,
         other => panic!("expected a whole number, found {other:?}"),

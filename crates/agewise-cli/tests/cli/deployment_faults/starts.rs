@@ -175,6 +175,7 @@ fn bad_configurations_are_refused() {
         ("listen = \"127.0.0.1", "listen = \"0.0.0.0", vec!["listen", "loopback"]),
         ("listen = \"", "listen = \"nowhere at all ", vec!["listen", "HOST:PORT"]),
         ("http = \"\"", "http = \"127.0.0.1:port\"", vec!["http"]),
+        ("http = \"\"", "http = \"127.0.0.1\"", vec!["http", "HOST:PORT"]),
         ("[round]", "[round", vec!["config"]),
     ];
     let site = Deployment::new("bad", ROUND);
