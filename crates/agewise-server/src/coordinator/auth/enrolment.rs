@@ -82,8 +82,8 @@ impl Authenticator {
             return match check_client_token(&table, request) {
                 Ok(row) if row.name.is_some() => Ok(Enrolment::Rekeyed(client, row.id.clone())),
                 _ => {
-                    let detail = "another key is registered under this name; a client that has lost its \
-                                  key needs a new token for its name";
+                    let detail = "another key is registered under this name; another client needs another name, \
+                                  and one that has lost its key a new token for its name";
                     refuse(Reason::Key, detail)
                 }
             };

@@ -167,6 +167,7 @@ async fn ready(State(cache): State<Arc<HistoryCache>>) -> impl IntoResponse {
             let warnings = cache.shared.live().map_or(0, |live| live.warnings.len());
             let more = match warnings {
                 0 => String::new(),
+                1 => ", 1 warning: see agewise status".to_string(),
                 count => format!(", {count} warnings: see agewise status"),
             };
             (StatusCode::OK, format!("ready{more}\n"))
