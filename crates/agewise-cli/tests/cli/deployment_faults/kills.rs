@@ -170,7 +170,7 @@ suspend_after = 0"
     let before = known();
     // It is not there any more after the first kill of the coordinator; until then it may fail once more.
     let is_kept = || known()[0] >= before[0] && known()[1] >= before[1];
-    kill_at_random(&site, coordinator, &mut clients, kills(40), is_kept);
+    kill_at_random(&site, coordinator, &mut clients, kills(24), is_kept);
 }
 
 /// Where the coordinator chooses and everyone is there, nothing depends on time: a run that was killed again and again makes the same
