@@ -124,6 +124,16 @@ fn init_overwrites_nothing() {
     assert!(crate::common::files(&folder).unwrap() == files);
 }
 
+/// A folder without a run is refused once, and no model is spoken of.
+#[test]
+fn an_audit_of_another_folder_says_one_thing() {
+    let here = crate::common::folder("deployment-faults-no-run").unwrap();
+    let output = agewise().arg("audit").arg(&here).output().unwrap();
+    assert_refused(&output, &["state", "a folder with the ledger of a run"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 /// Every message names the field, what it was and what would be right; nothing is begun.
 #[test]
 fn bad_configurations_are_refused() {
