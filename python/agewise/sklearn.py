@@ -54,12 +54,22 @@ class PartialFitTask:
         if not self._data:
             raise ValueError("client_data = []: expected at least one client")
         self._test = _pair("test", test)
+        width = self._test[0].shape[1]
+        for client, (inputs, _) in self._data.items():
+            if inputs.shape[1] != width:
+                field, found = f"data of client {client!r}", f"{inputs.shape[1]} columns"
+                raise ValueError(f"{field} = {found}: expected {width}, as in test")
         #: The number of samples of each client.
         self.clients = {client: len(targets) for client, (_, targets) in self._data.items()}
         self._epochs = positive("epochs", epochs)
         self._classifies = bool(is_classifier(estimator))
-        targets = [targets for _, targets in self._data.values()]
-        self._classes = np.unique(np.concatenate([*targets, self._test[1]]))
+        self._classes = np.unique(np.concatenate([targets for _, targets in self._data.values()]))
+        if self._classifies:
+            strange = np.flatnonzero(~np.isin(self._test[1], self._classes))
+            if strange.size:
+                field, found = f"test, row {strange[0]}", shown(self._test[1][strange[0]])
+                expected = f"one of the {len(self._classes)} classes that clients have"
+                raise ValueError(f"{field}: target {found}: expected {expected}")
         self._estimator = estimator
         #: By which models are compared.
         self.metric = "accuracy" if self._classifies else "loss"
@@ -160,4 +170,7 @@ def _pair(what: str, given: Any) -> tuple[Any, Any]:
     if not np.isfinite(inputs).all():
         row = int(np.flatnonzero(~np.isfinite(inputs).all(axis=1))[0])
         raise ValueError(f"{what} = not finite in row {row}: expected finite numbers")
+    if np.issubdtype(targets.dtype, np.floating) and not np.isfinite(targets).all():
+        row = int(np.flatnonzero(~np.isfinite(targets))[0])
+        raise ValueError(f"{what}, row {row}: target {targets[row]}: expected a finite number")
     return inputs, targets

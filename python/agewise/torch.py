@@ -82,6 +82,7 @@ class TorchTask:
         self._net: torch.nn.Module | None = None
         self._counters: dict[str, torch.Tensor] = {}
         first = self._first(0)
+        self._check_samples(first)
         #: What reports call the model.
         self.model = type(first).__name__
         #: The names and shapes of the tensors of a model.
@@ -89,6 +90,33 @@ class TorchTask:
         sizes = [value.numel() for value in _floats(first).values()]
         #: The last two tensors, which are the output layer of most models.
         self.sketch_range = (sum(sizes[:-2]), sum(sizes))
+
+    def _check_samples(self, first: torch.nn.Module) -> None:
+        """Checks that the tensors of all clients are like those of the test data, and that targets
+        are classes of the model. Data sets of one's own are read only when they are needed.
+        """
+        if not isinstance(self._test, TensorDataset):
+            return
+        model, shape = deepcopy(first).cpu().eval(), self._test.tensors[0].shape[1:]
+        with torch.no_grad():
+            outputs = model(self._test.tensors[0][:1])
+        by_class = self.metric == "accuracy" and outputs.ndim == 2
+        named = [(f"data of client {client!r}", data) for client, data in self._data.items()]
+        for what, data in [*named, ("test", self._test)]:
+            if not isinstance(data, TensorDataset):
+                continue
+            inputs, targets = data.tensors
+            if inputs.shape[1:] != shape:
+                found, expected = list(inputs.shape[1:]), f"{list(shape)}, as in test"
+                raise ValueError(f"{what} = inputs of shape {found}: expected {expected}")
+            if not by_class or targets.ndim != 1 or targets.is_floating_point():
+                continue
+            classes = outputs.shape[1]
+            wrong = torch.nonzero((targets < 0) | (targets >= classes))
+            if len(wrong):
+                row = int(wrong[0])
+                expected = f"a class from 0 to {classes - 1}, the outputs of the model"
+                raise ValueError(f"{what}, row {row}: {int(targets[row])}: expected {expected}")
 
     def __getstate__(self) -> dict[str, Any]:
         # A model on a GPU stays in its process.
@@ -221,6 +249,11 @@ def _dataset(what: str, given: Any) -> Any:
         if len(inputs) != len(targets):
             expected = f"as many targets as inputs, {len(inputs)}"
             raise ValueError(f"{what} = {len(targets)} targets: expected {expected}")
+        for part, values in [("inputs", inputs), ("targets", targets)]:
+            if values.is_floating_point() and not bool(values.isfinite().all()):
+                finite = values.reshape(len(values), -1).isfinite().all(dim=1)
+                row = int(torch.nonzero(~finite)[0])
+                raise ValueError(f"{what}, row {row}: {part} not finite: expected finite numbers")
         given = TensorDataset(inputs, targets)
     if not hasattr(given, "__getitem__") or not hasattr(given, "__len__"):
         expected = "a data set with a length, or a pair of inputs and targets"

@@ -78,7 +78,7 @@ def test_a_regressor_of_scikit_learn(tmp_path: Path) -> None:
 
 def test_what_scikit_learn_is_given_is_checked() -> None:
     sklearn = pytest.importorskip("agewise.sklearn", exc_type=ImportError)
-    from sklearn.linear_model import LogisticRegression, SGDClassifier
+    from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
 
     made, (points, labels) = sklearn.PartialFitTask, TEST
     refused(lambda: made(LogisticRegression(), SITES, TEST), "expected an estimator with partial")
@@ -93,6 +93,16 @@ def test_what_scikit_learn_is_given_is_checked() -> None:
         lambda: made(SGDClassifier(), [(wrong, labels)], TEST),
         "data of client 0 = not finite in row 7",
     )
+    wide = np.hstack([points, points])
+    refused(
+        lambda: made(SGDClassifier(), [(wide, labels)], TEST), "client 0 = 4 columns: expected 2"
+    )
+    strange = (points, labels + 1)
+    refused(
+        lambda: made(SGDClassifier(), SITES, strange), r"test, row \d+: target .*3.*: expected one"
+    )
+    unknown = (points, np.where(np.arange(300) == 5, np.nan, 1.0))
+    refused(lambda: made(SGDRegressor(), [unknown], TEST), "client 0, row 5: target nan: expected")
 
 
 def network() -> Any:
@@ -165,6 +175,8 @@ def test_what_pytorch_trains(tmp_path: Path) -> None:
 
 def test_what_pytorch_is_given_is_checked() -> None:
     points, labels = TEST
+    nan = points.copy()
+    nan[7, 1] = np.nan
     torch_task()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"model": 3}, "model = 3: expected a module"),
@@ -173,6 +185,13 @@ def test_what_pytorch_is_given_is_checked() -> None:
         ({"test": (points[:0], labels[:0])}, "test = no samples: expected at least one"),
         ({"local": "2 weeks"}, "local = '2 weeks': expected for example '2 epochs'"),
         ({"batch": 0}, "batch = 0"),
+        ({"data": {"a": (nan, labels)}}, "data of client 'a', row 7: inputs not finite"),
+        ({"data": [(points[:, :1], labels)]}, r"client 0 = inputs of shape \[1\]: expected \[2\]"),
+        (
+            {"data": {"a": (points, labels + 1)}},
+            r"client 'a', row \d+: 3: expected a class from 0 to 2",
+        ),
+        ({"test": (points, labels - 1)}, r"test, row \d+: -1: expected a class from 0 to 2"),
     ]
     for arguments, message in wrong:
         refused(partial(torch_task, **arguments), message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -345,3 +346,14 @@ for engine in ["threads", "processes"]:
         timeout=300,
     )
     assert done.stdout == "interrupted\n" * 2, done.stderr
+
+
+def test_progress_shows_what_each_worker_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agewise.callbacks.ProgressLines.EVERY", 0.0)
+    asked = ASKED | {"progress": True, "engine": "processes", "threads": 2, "rounds": 10}
+    agewise.compare(task=Lines(), out=tmp_path / "run", **asked)
+    shown = capsys.readouterr().err
+    assert re.search(r"^\d+ of 40 rounds; (random|oldest-first), seed [01]: round \d+", shown, re.M)
+    assert re.search(r"^  worker process \d+: training client \d+ in round \d+$", shown, re.M)

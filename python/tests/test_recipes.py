@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,11 +81,11 @@ def test_the_controller_of_nvflare() -> None:
 
     for _ in range(3):
         round_of()
-    assert sorted(sum(asked, [])) == sites, "each site once in three rounds"
+    assert sorted(chain.from_iterable(asked)) == sites, "each site once in three rounds"
     silent = round_of(silent=asked[0][0])._cohort
     round_of()
     assert (asked[0][0] in silent) == (list(controller._selector.failed) == [asked[0][0]])
     names.append("site-7")
     for _ in range(4):
         round_of()
-    assert "site-7" in sum(asked[5:], []), "a site that joins is selected too"
+    assert "site-7" in chain.from_iterable(asked[5:]), "a site that joins is selected too"

@@ -32,11 +32,8 @@ class AgeSampler:
 users = {f"user {k}": [np.full((20 + k, 2), float(k)), np.zeros(20 + k)] for k in range(20)}
 selector = Selector("oldest-first", clients=users, cohort=5, seed=1)
 dataset = FederatedDataset.from_slices(users, AgeSampler(selector))
-seen = []
+seen = set()
 for _ in range(12):  # the rounds of `FederatedAveraging.run`, which calls get_cohort in each
-    cohort = [user.user_id for user, seed in dataset.get_cohort(5)]
-    seen.append(cohort)
+    seen.update(user.user_id for user, seed in dataset.get_cohort(5))
 metrics = selector.metrics()
-print(
-    f"rounds {metrics.rounds}, longest wait {metrics.longest_wait}, users {len(set(sum(seen, [])))}"
-)
+print(f"rounds {metrics.rounds}, longest wait {metrics.longest_wait}, users {len(seen)}")
