@@ -177,7 +177,7 @@ class ExperimentResult:
 
         >>> from agewise import simulate
         >>> frame = simulate(policies=["random", "oldest-first"], rounds=50).to_dataframe()
-        >>> frame.loc["oldest-first", "cohort_mean"]
+        >>> float(frame.loc["oldest-first", "cohort_mean"])
         15.0
         """
         rows = []

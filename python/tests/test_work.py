@@ -298,7 +298,7 @@ def test_what_the_page_on_flower_shows(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_the_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = blocks((ROOT / "docs/python.md").read_text())
-    assert len(codes) == 8
+    assert len(codes) == 11
     monkeypatch.chdir(tmp_path)
     for code in codes:
         exec(compile(code, "docs/python.md", "exec"), {"__name__": "__main__"})
