@@ -8,22 +8,23 @@ a single suspect in a dropped round has failed.
 """
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 
 class LostRounds:
     """Who may have caused that rounds were dropped."""
 
     def __init__(self) -> None:
-        self._suspects: set[int] = set()
-        self.held_back: set[int] = set()
+        self._suspects: set[Any] = set()
+        self.held_back: set[Any] = set()
         """The suspects that are not to be asked in the next round, if there are others."""
 
-    def delivered(self, clients: Iterable[int]) -> None:
+    def delivered(self, clients: Iterable[Any]) -> None:
         """Notes the clients of a round that was not dropped whose replies arrived."""
         self._suspects.difference_update(clients)
         self.held_back = set()
 
-    def dropped(self, members: Collection[int], failed_before: Collection[int]) -> list[int]:
+    def dropped(self, members: Collection[Any], failed_before: Collection[Any]) -> list[Any]:
         """Notes the members of a round that was dropped; returns those that have failed.
 
         Members that have failed in the last round in which they were asked are those who fail.
