@@ -107,4 +107,5 @@ def test_a_node_that_fails_does_not_stop_all_rounds() -> None:
 
 def test_wrong_arguments() -> None:
     refused(lambda: WorkflowSelection("FedAvg", cohort=3), "expected a strategy of flwr.server")
-    refused(lambda: WorkflowSelection(FedAvg(), cohort=3), "min_available_nodes = 2: expected at")
+    few = {"cohort": 3, "min_available_nodes": 2}
+    refused(lambda: WorkflowSelection(FedAvg(), **few), "min_available_nodes = 2: expected at")

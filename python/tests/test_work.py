@@ -285,7 +285,7 @@ def blocks(text: str) -> list[str]:
 
 
 def test_what_the_page_on_flower_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ["", ".selection", ".strategy", ".client", ".probes", ".workflow"]:
+    for module in ["", ".selection", ".strategy", ".client", ".workflow"]:
         assert doctest.testmod(importlib.import_module(f"agewise.flower{module}")).failed == 0
     codes = blocks((ROOT / "docs/flower.md").read_text())
     assert codes

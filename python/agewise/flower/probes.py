@@ -27,10 +27,6 @@ def probe_kind(message: Message) -> str | None:
     of training is enough) or ``"update-round"`` (a whole round); None for a round of training.
 
     An app that does not ask this trains a whole round for a probe, which is right as well.
-
-    >>> from flwr.app import Message, RecordDict
-    >>> probe_kind(Message(RecordDict(), 1, "train")) is None
-    True
     """
     for config in message.content.config_records.values():
         value = config.get(PROBE_KEY)

@@ -24,7 +24,7 @@ class WorkflowSelection(Strategy):
 
     - `strategy`: everything but the choice of the clients that train is its own.
     - `cohort`: the mean number of clients that train in a round.
-    - `min_available_nodes`: how many nodes the first round waits for.
+    - `min_available_nodes`: how many nodes each round waits for; the default is the cohort.
     - `policy`, `seed` and other arguments: as in [`agewise.Selector`][agewise.Selector].
 
     A client is a node here, as long as it is connected under its id, because a workflow has no
@@ -42,7 +42,7 @@ class WorkflowSelection(Strategy):
         *,
         cohort: int,
         policy: PolicyLike = "oldest-first",
-        min_available_nodes: int = 2,
+        min_available_nodes: int | None = None,
         seed: int = 0,
         **arguments: Any,
     ) -> None:
@@ -51,7 +51,8 @@ class WorkflowSelection(Strategy):
             raise ValueError(f"strategy = {shown(strategy)}: expected {expected}")
         self.strategy = strategy
         self.cohort = positive("cohort", cohort)
-        self._nodes = positive("min_available_nodes", min_available_nodes)
+        least = cohort if min_available_nodes is None else min_available_nodes
+        self._nodes = positive("min_available_nodes", least)
         if self._nodes < self.cohort:
             expected = f"at least {self.cohort}, the cohort"
             raise ValueError(f"min_available_nodes = {self._nodes}: expected {expected}")
