@@ -81,6 +81,16 @@ def test_wrong_callbacks_and_trackers_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("track", ["mlflow", "wandb"])
+def test_a_tracker_that_is_not_installed_is_named(
+    track: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, track, None)
+    with pytest.raises(ImportError, match=f"track = '{track}' needs .*: pip install {track}"):
+        agewise.compare(task=Lines(), out=tmp_path / "run", track=track, **ASKED)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.fixture
 def mlflow_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     mlflow = pytest.importorskip("mlflow")

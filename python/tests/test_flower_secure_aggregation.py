@@ -43,7 +43,7 @@ class Node(World):
         return super().send_and_receive(map(copy.deepcopy, messages), timeout=timeout)
 
     @property
-    def run(self) -> Any:  # type: ignore[override]
+    def run(self) -> Any:
         return type("Run", (), {"run_id": 1})()
 
 
