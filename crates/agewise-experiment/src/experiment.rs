@@ -13,7 +13,7 @@ pub(crate) use clock::ExperimentClock;
 pub use context::SeedContext;
 pub use variant::Variant;
 
-use crate::clock::RateDistribution;
+use crate::clock::{RateDistribution, Schedule};
 use crate::error::ExperimentError;
 use crate::log::RoundLog;
 use crate::params::{ExperimentParams, TrainingParams, load_data};
@@ -206,7 +206,7 @@ impl Experiment {
     /// The theory of a variant, if the world is the one of the theory. With a task the sizes of clients follow from the
     /// seed, so that there is one theory for all seeds only where the sizes are equal.
     pub fn theory(&self, variant: usize) -> Result<Option<PolicyTheory>> {
-        let calm = |variant: &&Variant| self.is_calm() && !variant.schedule().loses_updates();
+        let calm = |variant: &&Variant| self.is_calm() && variant.schedule() == Schedule::Sync;
         let Some(variant) = self.variants.get(variant).filter(calm) else {
             return Ok(None);
         };

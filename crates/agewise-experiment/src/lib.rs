@@ -30,13 +30,13 @@ mod world;
 
 pub use callbacks::{Callbacks, NoCallbacks};
 pub use clock::{
-    ClientTimes, ClockLog, Deadline, LinkDistribution, Power, RateDistribution, RoundCosts,
-    Schedule, SecondsRecord, Spread, Unit,
+    Buffered, ClientTimes, ClockLog, Deadline, LinkDistribution, Mixing, Power, RateDistribution,
+    RoundCosts, Schedule, SecondsRecord, Spread, Unit,
 };
 pub use error::ExperimentError;
 pub use executor::{play, read};
 pub use experiment::{Experiment, ExperimentBuilder, SeedContext, Variant};
-pub use log::{RoundLog, TestScore};
+pub use log::{AskLog, RoundLog, TestScore};
 pub use params::{
     ClockParams, Difference, ExperimentParams, ModelParams, TrainingParams, WorldParams, load_data,
     prepare_data, read_params, split_partition,

@@ -23,6 +23,12 @@ pub struct RoundLog {
     /// Clients that were selected and reported too late to count, in increasing order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late: Vec<u32>,
+    /// Where there are no rounds, for each client how many steps the server made while it worked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub staleness: Vec<u64>,
+    /// Where there are no rounds, who was asked each time that places were free: from it follows who is at work.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<AskLog>,
     /// What the round took in simulated time, where there is a clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockLog>,
@@ -57,6 +63,19 @@ pub struct RoundLog {
     /// In the last round, where the objectives are looked at: those of all clients at the last model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_losses: Option<Vec<f64>>,
+}
+
+/// Who was asked when places were free.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct AskLog {
+    /// The clients, in the order in which they were named.
+    pub clients: Vec<u32>,
+    /// Those of them that had been probed before and have the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probed: Vec<u32>,
+    /// How many seconds they had to wait for the answers to probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<f64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]

@@ -4,6 +4,7 @@ mod logged;
 mod recorder;
 mod run_clock;
 mod selection;
+mod steps;
 mod training;
 
 pub use selection::{SelectionRun, SelectionSpec};

@@ -284,6 +284,11 @@ impl Means<'_> {
         self.clock("round_seconds", |clock| {
             Some(RoundCosts::sum(&clock.rounds).seconds / clock.rounds.len() as f64)
         });
+        self.training("staleness", |training| {
+            let all = || training.logs.iter().flat_map(|log| &log.staleness);
+            let (sum, count) = (all().sum::<u64>(), all().count());
+            (count > 0).then(|| sum as f64 / count as f64)
+        });
         self.clock("mean_interval_seconds", |clock| clock.seconds.mean_interval);
         self.clock("var_interval_seconds", |clock| clock.seconds.var_interval);
         self.clock("longest_wait_seconds", |clock| Some(clock.seconds.longest_wait));

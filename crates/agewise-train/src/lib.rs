@@ -22,7 +22,7 @@ use agewise_kernels::product;
 pub use agewise_kernels::{Backend, UnknownBackend};
 pub use evaluation::{Evaluation, Metric};
 pub use native_task::NativeTask;
-pub use round_engine::{RoundEngine, RoundPlan, RoundReport};
+pub use round_engine::{EarlierStart, RoundEngine, RoundPlan, RoundReport, StaleRule};
 pub use task::Task;
 pub use threads::{Threads, WorkerPool};
 

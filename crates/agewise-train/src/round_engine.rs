@@ -21,6 +21,41 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Bytes of buffers for rules that sort the values of all updates; results do not depend on it.
 const MEMORY: usize = 1 << 26;
 
+/// Where a client began whose update comes in a later round than it was asked in, and how that update counts.
+#[derive(Debug, Clone, Copy)]
+pub struct EarlierStart<'a> {
+    /// The round in which it was asked: its batches and its learning rate are those of that round.
+    pub round: u64,
+    /// The model that it was sent.
+    pub model: &'a [f32],
+    /// How its update counts.
+    pub rule: StaleRule,
+}
+
+/// How an update counts that began with an earlier model.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StaleRule {
+    /// The present model, moved by this share of what the client changed of its own (FedBuff).
+    Step(f32),
+    /// The present model, moved by this share of the way to that of the client (FedAsync).
+    Mix(f32),
+}
+
+impl EarlierStart<'_> {
+    /// Makes the update one of the present model.
+    fn rebase(&self, global: &[f32], update: &mut [f32]) {
+        let pairs = update.iter_mut().zip(global).zip(self.model);
+        match self.rule {
+            StaleRule::Step(share) => {
+                pairs.for_each(|((value, &now), &begin)| *value = now + share * (*value - begin));
+            }
+            StaleRule::Mix(share) => {
+                pairs.for_each(|((value, &now), _)| *value = now + share * (*value - now));
+            }
+        }
+    }
+}
+
 /// What a round depends on beside the cohort.
 #[derive(Debug, Clone, Copy)]
 pub struct RoundPlan<'a> {
@@ -30,12 +65,14 @@ pub struct RoundPlan<'a> {
     pub round: u64,
     /// What makes sketches of updates, if there shall be any.
     pub sketcher: Option<&'a Sketcher>,
+    /// For each member where it began, if members began in earlier rounds.
+    pub starts: Option<&'a [EarlierStart<'a>]>,
 }
 
 impl RoundPlan<'_> {
     /// A plan without sketches.
     pub fn new(key: PartitionKey, round: u64) -> Self {
-        Self { key, round, sketcher: None }
+        Self { key, round, sketcher: None, starts: None }
     }
 }
 
@@ -226,9 +263,11 @@ impl CohortTraining<'_> {
     }
 
     fn train(&self, member: usize, mut update: Vec<f32>) {
+        let RoundPlan { key, round, sketcher, starts } = self.plan;
+        let start = starts.and_then(|starts| starts.get(member));
+        let (model, round) = start.map_or((self.global, round), |start| (start.model, start.round));
         update.clear();
-        update.extend_from_slice(self.global);
-        let RoundPlan { key, round, sketcher } = self.plan;
+        update.extend_from_slice(model);
         let job = TrainJob::round(key, round, self.cohort[member].client);
         // A task of your own may panic; the other threads would wait for its update without end.
         let train = AssertUnwindSafe(|| self.task.train(&job, &mut update));
@@ -236,7 +275,10 @@ impl CohortTraining<'_> {
             Err(Error::new("task", "panicked", "a task that returns its errors"))
         });
         let sketcher = sketcher.filter(|_| report.is_ok());
-        let sketch = sketcher.and_then(|sketcher| sketcher.sketch(self.global, &update));
+        let sketch = sketcher.and_then(|sketcher| sketcher.sketch(model, &update));
+        if let Some(start) = start {
+            start.rebase(self.global, &mut update);
+        }
         let mut progress = self.progress.lock();
         progress.updates[member] = Some(update);
         progress.reports[member] = Some(report);

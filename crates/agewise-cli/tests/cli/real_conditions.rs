@@ -18,7 +18,7 @@ const CLOCK: [&str; 28] = [
     "--seeds",
     "2",
     "--policy",
-    "oort,age-herding/over-select:1.5,random/deadline:0.7,oldest-first/deadline:20s",
+    "oort,age-herding/over-select:1.5,random/deadline:0.7,oldest-first/deadline:20s,oldest-first/buffered:3,random/async",
     "--target",
     "0.3,0.6",
     "--batch",
@@ -40,7 +40,7 @@ const CLOCK: [&str; 28] = [
 #[test]
 fn killed_at_any_round_it_resumes_to_the_same_bytes() -> Outcome {
     let here = folder("clock-killed")?;
-    kill_and_resume(&here, &CLOCK, 8 * 13)?;
+    kill_and_resume(&here, &CLOCK, 12 * 13)?;
     let rounds = fs::read_to_string(here.join("broken/rounds.csv"))?;
     let header = rounds.lines().next().ok_or("no lines")?;
     assert!(header.ends_with("bytes_down,bytes_up,joules"), "{header}");
@@ -70,6 +70,8 @@ fn conditions_that_cannot_be_are_refused_before_the_run() -> Outcome {
         (&["--schedule", "over-select:8"], &["schedule = over-select:8", "at most 100"]),
         (&["--schedule", "soon"], &["schedule = soon", "deadline:QUANTILE"]),
         (&["--policy", "random/soon"], &["schedule = soon"]),
+        (&["--policy", "random/buffered:90"], &["schedule = buffered:90", "at most 85"]),
+        (&["--policy", "markov-optimal/async"], &["policy = markov-optimal", "fills free places"]),
         (&["--links", "lognormal"], &["links = lognormal", "DOWN,UP"]),
         (&["--speeds", "nowhere.csv:speed"], &["speeds = nowhere.csv:speed", "can be read"]),
         (&["--unit", "hours"], &["unit = hours", "seconds"]),

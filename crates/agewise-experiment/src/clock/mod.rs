@@ -8,6 +8,7 @@
 mod client_times;
 pub(crate) mod columns;
 mod costs;
+mod in_flight;
 mod links;
 mod phones;
 mod rates;
@@ -20,9 +21,10 @@ pub use client_times::ClientTimes;
 pub use costs::{ClockLog, Power, RoundCosts};
 pub use links::LinkDistribution;
 pub use rates::{RateDistribution, Spread};
-pub use schedule::{Deadline, Schedule};
+pub use schedule::{Buffered, Deadline, Mixing, Schedule};
 pub use unit::Unit;
 pub use waits::SecondsRecord;
 
+pub(crate) use in_flight::{Answer, AtWork, Fleet, InFlight, Step};
 pub(crate) use round_clock::{Asked, RoundClock};
 pub(crate) use waits::SecondsWaits;

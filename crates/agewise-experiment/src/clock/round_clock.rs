@@ -53,10 +53,7 @@ impl<'a> RoundClock<'a> {
     pub(crate) fn end(&self, asked: Asked<'_>) -> (Vec<u32>, ClockLog) {
         let members = self.members(asked);
         let ended = self.schedule.end(&members);
-        let mut costs = RoundCosts { seconds: ended.seconds, ..RoundCosts::default() };
-        if self.power.is_some() {
-            costs.joules = Some(0.0);
-        }
+        let mut costs = RoundCosts { seconds: ended.seconds, ..self.no_costs() };
         let mut worked = Vec::with_capacity(members.len());
         for member in &members {
             let work = Work {
@@ -64,38 +61,54 @@ impl<'a> RoundClock<'a> {
                 has_model: asked.probed.contains_key(&member.client),
                 counts: member.delivers && ended.late.binary_search(&member.client).is_err(),
             };
-            costs.add_work(self.times, self.power, member.client, work);
+            self.add_work(&mut costs, member.client, work);
             worked.push(work.seconds as f32);
         }
-        self.add_probes(asked.probed, &mut costs);
+        costs.seconds += self.add_probes(asked.probed, &mut costs);
         (ended.late, ClockLog { costs, worked })
     }
 
     /// Everyone who was asked, in increasing order.
     fn members(&self, asked: Asked<'_>) -> Vec<Member> {
-        let moments = Draws::new(self.seed, MOMENT, asked.round);
-        let whole = |client: u32| {
+        let end = |client: u32, delivers: bool| {
             let has_model = asked.probed.contains_key(&client);
-            let download = if has_model { 0.0 } else { self.times.download(client) };
-            download + self.times.training(client) + self.times.upload(client)
+            let end = self.work_of(asked.round, client, has_model, delivers);
+            Member { client, end, delivers }
         };
-        let done = asked.delivering.iter().map(|&client| Member {
-            client,
-            end: whole(client),
-            delivers: true,
-        });
-        let lost = asked.dropped.iter().map(|&client| Member {
-            client,
-            end: whole(client) * moments.of(u64::from(client)).unit(),
-            delivers: false,
-        });
+        let done = asked.delivering.iter().map(|&client| end(client, true));
+        let lost = asked.dropped.iter().map(|&client| end(client, false));
         let mut members: Vec<Member> = done.chain(lost).collect();
         members.sort_by_key(|member| member.client);
         members
     }
 
-    /// Probes take place before a cohort is selected, so the round is longer by the slowest of them.
-    fn add_probes(&self, probed: &BTreeMap<u32, ProbeKind>, costs: &mut RoundCosts) {
+    /// How long a client works that is asked in this round, until it is done or drops out at a random moment.
+    pub(super) fn work_of(&self, round: u64, client: u32, has_model: bool, delivers: bool) -> f64 {
+        let download = if has_model { 0.0 } else { self.times.download(client) };
+        let whole = download + self.times.training(client) + self.times.upload(client);
+        if delivers {
+            return whole;
+        }
+        whole * Draws::new(self.seed, MOMENT, round).of(u64::from(client)).unit()
+    }
+
+    /// The costs of nothing; in joules where power is known.
+    pub(super) fn no_costs(&self) -> RoundCosts {
+        RoundCosts { joules: self.power.map(|_| 0.0), ..RoundCosts::default() }
+    }
+
+    /// Adds the work of a client.
+    pub(super) fn add_work(&self, costs: &mut RoundCosts, client: u32, work: Work) {
+        costs.add_work(self.times, self.power, client, work);
+    }
+
+    /// Adds what probes cost but their time. Probes take place before clients are selected, who wait for the slowest of
+    /// them: so many seconds.
+    pub(crate) fn add_probes(
+        &self,
+        probed: &BTreeMap<u32, ProbeKind>,
+        costs: &mut RoundCosts,
+    ) -> f64 {
         let mut slowest = 0.0f64;
         for (&client, kind) in probed {
             let samples = self.samples[client as usize];
@@ -113,7 +126,7 @@ impl<'a> RoundClock<'a> {
                 *joules += power.link * download + power.computing * computing;
             }
         }
-        costs.seconds += slowest;
+        slowest
     }
 
     /// What a client says about how long it takes.

@@ -5,7 +5,8 @@ use crate::clock::{RateDistribution, Schedule};
 use crate::params::{ExperimentParams, TrainingParams};
 use crate::world::{World, calibration};
 use agewise_core::{
-    Error, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes, Weighting,
+    Error, Policy, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes,
+    Weighting,
 };
 use agewise_train::aggregation::{Aggregation, AggregationParams, AggregationRule};
 use agewise_train::data::Data;
@@ -245,10 +246,44 @@ fn check_variant(
         return Err(Error::new("policy", variant.name(), expected));
     }
     check_aggregation(setting, variant, task)?;
+    check_without_rounds(params, variant, &*policy)?;
     let calibrated = calibration(params.calibrates(world, variant), &*policy, setting)?.is_some();
     if calibrated && weighting == Weighting::Unbiased {
         let expected = "weights that do not need a known rate, where laws are calibrated";
         return Err(Error::new("weighting", weighting, expected));
+    }
+    Ok(())
+}
+
+/// Refuses what has no meaning where there are no rounds.
+fn check_without_rounds(
+    params: &ExperimentParams,
+    variant: &Variant,
+    policy: &dyn Policy,
+) -> Result<()> {
+    let schedule = variant.schedule();
+    if schedule.updates_per_step().is_none() {
+        return Ok(());
+    }
+    if policy.law_family().is_some() || policy.local_rule().is_some() {
+        let expected = format!(
+            "a policy that fills free places, such as random or oldest-first: under {schedule} clients that decide for \
+             themselves would leave it to chance how many are at work"
+        );
+        return Err(Error::new("policy", variant.name(), expected));
+    }
+    if variant.policy().weighting() == Weighting::Unbiased {
+        let expected = format!("another weighting: under {schedule} no client has a known rate");
+        return Err(Error::new("weighting", Weighting::Unbiased, expected));
+    }
+    let Some(training) = &params.training else {
+        return Ok(());
+    };
+    for (field, asked) in [("skew", training.skew), ("bound", training.bound)] {
+        if asked {
+            let expected = format!("false: under {schedule} there are no cohorts to draw again");
+            return Err(Error::new(field, asked, expected));
+        }
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::recorder::{RunMetrics, known, mean_weights};
 use super::run_clock::RunClock;
+use crate::clock::Schedule;
 use crate::engines::counters::Counters;
 use crate::engines::generic::credit_cohort;
 use crate::engines::round::RoundSelection;
@@ -14,7 +15,7 @@ use agewise_core::metrics::CoParticipation;
 use agewise_core::{Ages, Cohort, Error, Report, Result};
 use agewise_train::Task;
 use agewise_train::sketch::Sketcher;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The selection of a training run, and what was seen of it.
 pub(crate) struct LoggedSelection<'a> {
@@ -49,10 +50,13 @@ impl<'a> LoggedSelection<'a> {
         let world = World { seed: context.seed, ..*experiment.world() };
         let clock = RunClock::new(experiment, variant.schedule(), context)?;
         let setting = experiment.asked_setting(variant.schedule(), &context.setting)?;
-        let selector = WorldSelector::new(policy, setting, newcomers, world, calibrate)?;
+        let mut selector = WorldSelector::new(policy, setting, newcomers, world, calibrate)?;
+        if let Some(updates) = variant.schedule().updates_per_step() {
+            selector = selector.without_rounds(updates)?;
+        }
         let rules = selector.selector().policy();
         let sketches = rules.needs().update_sketches;
-        let all_count = world.is_calm() && !variant.schedule().loses_updates();
+        let all_count = world.is_calm() && variant.schedule() == Schedule::Sync;
         let (weighting, is_calm) = (policy.weighting(), all_count);
         let means = mean_weights(rules, weighting, &context.setting, is_calm);
         let everyone = context.samples.len();
@@ -74,9 +78,22 @@ impl<'a> LoggedSelection<'a> {
     pub(crate) fn replay(&mut self, logs: &[RoundLog]) -> Result<()> {
         for log in logs {
             self.begin()?;
+            if self.has_no_rounds() {
+                self.replay_step(log)?;
+            }
             self.follow(log, &[])?;
         }
         Ok(())
+    }
+
+    /// Whether clients work without rounds.
+    fn has_no_rounds(&mut self) -> bool {
+        self.clock.as_mut().is_some_and(|clock| clock.without_rounds().is_some())
+    }
+
+    /// The steps in which those were asked that are at work.
+    pub(super) fn steps_at_work(&self) -> BTreeSet<u64> {
+        self.clock.as_ref().map_or_else(BTreeSet::new, RunClock::steps_at_work)
     }
 
     /// Begins the next round.

@@ -1,15 +1,18 @@
 //! The clock of a training run: the costs of its rounds, and how long its clients wait.
 
-use crate::clock::{Asked, ClockLog, RoundClock, Schedule, SecondsRecord, SecondsWaits};
+use crate::clock::{Asked, ClockLog, InFlight, RoundClock, Schedule, SecondsRecord, SecondsWaits};
 use crate::experiment::{Experiment, SeedContext};
 use crate::log::RoundLog;
 use agewise_core::{Error, Population, Result};
+use std::collections::BTreeSet;
 
 /// The clock of a run, and what was seen of it.
 pub(crate) struct RunClock<'a> {
     rounds: RoundClock<'a>,
     schedule: Schedule,
     waits: SecondsWaits,
+    /// Who is at work, where there are no rounds.
+    in_flight: Option<InFlight>,
     /// How many clients have been seen to join.
     joined: u32,
 }
@@ -29,7 +32,8 @@ impl<'a> RunClock<'a> {
         let rounds =
             RoundClock::new(of_seed, sizes, schedule, experiment.power(), experiment.batch())?;
         let waits = SecondsWaits::new(context.samples.len());
-        Ok(Some(Self { rounds, schedule, waits, joined: 0 }))
+        let in_flight = schedule.updates_per_step().map(|updates| InFlight::new(sizes.1, updates));
+        Ok(Some(Self { rounds, schedule, waits, in_flight, joined: 0 }))
     }
 
     /// A round begins with this population.
@@ -67,6 +71,16 @@ impl<'a> RunClock<'a> {
         }
         self.waits.credit(credited, is_recorded);
         Ok(())
+    }
+
+    /// The times of clients and who is at work, where there are no rounds.
+    pub(super) fn without_rounds(&mut self) -> Option<(&RoundClock<'a>, &mut InFlight)> {
+        Some((&self.rounds, self.in_flight.as_mut()?))
+    }
+
+    /// The steps in which those were asked that are at work.
+    pub(super) fn steps_at_work(&self) -> BTreeSet<u64> {
+        self.in_flight.as_ref().map_or_else(BTreeSet::new, InFlight::steps)
     }
 
     /// Whether an update that is lost is one less than the target.

@@ -1,7 +1,8 @@
 //! A run of training: one variant under one seed, round by round.
 
 use super::logged::LoggedSelection;
-use crate::clock::Asked;
+use super::steps::{SentModels, split_sent};
+use crate::clock::{Asked, Schedule};
 use crate::experiment::{Experiment, SeedContext};
 use crate::log::{RoundLog, TestScore};
 use crate::objective::ObjectiveRecord;
@@ -18,13 +19,16 @@ use std::time::{Duration, Instant};
 
 /// A run of training in progress.
 pub struct TrainingRun<'a> {
-    experiment: &'a Experiment,
-    context: &'a SeedContext,
-    selection: LoggedSelection<'a>,
-    engine: RoundEngine,
-    logs: Vec<RoundLog>,
+    pub(super) experiment: &'a Experiment,
+    pub(super) context: &'a SeedContext,
+    schedule: Schedule,
+    pub(super) selection: LoggedSelection<'a>,
+    pub(super) engine: RoundEngine,
+    pub(super) logs: Vec<RoundLog>,
+    /// Where there are no rounds, the models that clients at work were sent.
+    pub(super) sent: SentModels,
     /// Of the last round; callers may ask for it, and it leaves no trace in the logs.
-    selecting: Duration,
+    pub(super) selecting: Duration,
 }
 
 impl<'a> TrainingRun<'a> {
@@ -35,8 +39,9 @@ impl<'a> TrainingRun<'a> {
         let engine = RoundEngine::new(context.first_model.clone(), aggregation)?;
         let task = experiment.required_task()?;
         let selection = LoggedSelection::new(experiment, id, task, context)?;
-        let (logs, selecting) = (Vec::new(), Duration::ZERO);
-        Ok(Self { experiment, context, selection, engine, logs, selecting })
+        let schedule = experiment.variant(id)?.schedule();
+        let (logs, sent, selecting) = (Vec::new(), SentModels::new(), Duration::ZERO);
+        Ok(Self { experiment, context, schedule, selection, engine, logs, sent, selecting })
     }
 
     /// Goes on with a run; logs beyond the checkpoint are not used.
@@ -59,14 +64,22 @@ impl<'a> TrainingRun<'a> {
         logs.truncate(metadata.round as usize);
         run.selection.replay(&logs)?;
         run.selection.restore_sketches(&sketched, &sketches)?;
+        let (sent, server) = split_sent(server);
+        let whole =
+            |step: &u64| sent.get(step).is_some_and(|(_, model)| model.len() == run.global().len());
+        if let Some(step) = run.selection.steps_at_work().iter().find(|step| !whole(step)) {
+            let expected = "the models that clients at work were sent";
+            return Err(Error::new("checkpoint", format!("none of step {step}"), expected));
+        }
         run.engine =
             RoundEngine::resume(parameters, experiment.variant(id)?.aggregation(), server)?;
-        Ok(Self { logs, ..run })
+        Ok(Self { logs, sent, ..run })
     }
 
-    /// What the aggregator remembers.
-    pub fn aggregator_state(&self) -> Vec<(&str, &[f32])> {
-        self.engine.aggregator().state()
+    /// What the server remembers: what the aggregator does, and the models that clients at work were sent.
+    pub fn server_state(&self) -> Vec<(&str, &[f32])> {
+        let sent = self.sent.values().map(|(name, model)| (name.as_str(), &model[..]));
+        self.engine.aggregator().state().into_iter().chain(sent).collect()
     }
 
     /// The clients with a sketch of their last update, where the policy looks at those, and all sketches one after the
@@ -97,6 +110,9 @@ impl<'a> TrainingRun<'a> {
 
     /// Plays a round.
     pub fn play_round(&mut self, threads: Threads) -> Result<()> {
+        if self.schedule.updates_per_step().is_some() {
+            return self.play_step(self.schedule, threads);
+        }
         self.selection.begin()?;
         let task = self.context.task(self.experiment, threads)?;
         let mut log = RoundLog {
@@ -130,12 +146,23 @@ impl<'a> TrainingRun<'a> {
         };
         let members = Contribution::of_cohort(&cohort);
         let report = self.engine.round(&*task, plan, &members, threads)?;
-        task.check()?;
-        log.not_deterministic = !task.is_deterministic();
         (log.clients, log.weights) = (cohort.clients, cohort.weights);
         (log.dropped, log.late) = (dropped, late);
         log.forced = cohort.forced;
-        self.write_reports(&report, &mut log);
+        self.end_round(&*task, log, &report, threads)
+    }
+
+    /// Ends a round: looks at what clients reported and at the new model, and credits them.
+    pub(super) fn end_round(
+        &mut self,
+        task: &dyn Task,
+        mut log: RoundLog,
+        report: &RoundReport,
+        threads: Threads,
+    ) -> Result<()> {
+        task.check()?;
+        log.not_deterministic = !task.is_deterministic();
+        self.write_reports(report, &mut log);
         if self.experiment.evaluates(log.round) {
             let evaluation = task.evaluate_all(self.engine.global(), threads)?;
             log.test = Some(TestScore {

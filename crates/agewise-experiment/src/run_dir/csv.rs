@@ -211,9 +211,11 @@ fn round_cells(row: &RoundRecord) -> [String; 6] {
     ]
 }
 
-/// What a clock adds to each round; all but the first is the sum over the rounds so far.
-const CLOCK_COLUMNS: [&str; 7] = [
+/// What a clock adds to each round: late clients, the mean staleness where there are no rounds, and sums over the rounds so
+/// far.
+const CLOCK_COLUMNS: [&str; 8] = [
     "late",
+    "staleness",
     "simulated_seconds",
     "client_seconds",
     "wasted_client_seconds",
@@ -222,10 +224,12 @@ const CLOCK_COLUMNS: [&str; 7] = [
     "joules",
 ];
 
-fn clock_cells(log: &RoundLog, so_far: &RoundCosts) -> [String; 7] {
+fn clock_cells(log: &RoundLog, so_far: &RoundCosts) -> [String; 8] {
+    let staleness = log.staleness.iter().sum::<u64>() as f64 / log.staleness.len() as f64;
     let seconds = |seconds: f64| format!("{seconds:.3}");
     [
         log.late.len().to_string(),
+        optional((!log.staleness.is_empty()).then_some(staleness)),
         seconds(so_far.seconds),
         seconds(so_far.client_seconds),
         seconds(so_far.wasted_seconds),

@@ -88,7 +88,7 @@ impl<'a> RunWriter<'a> {
         let mut view = CheckpointView::model(&metadata, &self.tensors, run.global());
         let (sketched, sketches) = if state { run.sketches() } else { Default::default() };
         (view.sketched, view.sketches) = (&sketched, &sketches);
-        view.server = if state { run.aggregator_state() } else { Vec::new() };
+        view.server = if state { run.server_state() } else { Vec::new() };
         Ok(view.encode_into(&mut self.buffer)?)
     }
 

@@ -6,11 +6,11 @@
 use super::{RoundWorld, World};
 use crate::probes::Prober;
 use agewise_core::{
-    Ages, Availability, Calibrator, Cohort, LawFamily, Pick, Policy, PolicyVariant, ProbeKind,
-    Report, Result, Selector, Setting,
+    Ages, Availability, Calibrator, Cohort, Error, LawFamily, Pick, Policy, PolicyVariant,
+    ProbeKind, Report, Result, Selector, Setting,
 };
 use agewise_train::sketch::Sketcher;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// First ages above this count as this; sixty years of rounds of one second.
 pub(crate) const OLDEST: u64 = 1 << 31;
@@ -104,6 +104,65 @@ impl WorldSelector {
             mask,
             departed,
         })
+    }
+
+    /// The same without rounds: free places are filled one by one, and each client's turn comes once in as many steps of
+    /// so many updates as there are clients. Ages are counted in steps.
+    pub(crate) fn without_rounds(mut self, updates: u32) -> Result<Self> {
+        self.interval = f64::from(self.first_clients) / f64::from(updates);
+        self.selector.set_interval(self.interval)?;
+        if updates > 1 {
+            // First ages were those of cohorts of one client.
+            let ages = self.selector.ages().iter().map(|age| age / u64::from(updates));
+            let ages = Ages::new(ages.collect::<Vec<_>>());
+            let mut state = self.selector.state();
+            state.population.ages = ages;
+            self.selector.restore(state)?;
+        }
+        Ok(self)
+    }
+
+    /// The world in the present round.
+    pub(crate) fn now(&self) -> RoundWorld {
+        self.world.at(self.selector.round())
+    }
+
+    /// Names clients for so many free places, one after the other, of those that are there and not busy; each time the
+    /// probes of the policy are answered. Returns the clients in the order in which they were named, and those that were
+    /// sent the model for a probe.
+    pub(crate) fn fill(
+        &mut self,
+        free: usize,
+        busy: &BTreeSet<u32>,
+        (prober, sketcher): (&Prober<'_>, Option<&Sketcher>),
+    ) -> Result<(Vec<u32>, BTreeMap<u32, ProbeKind>)> {
+        let clients = self.selector.population().clients() as usize;
+        let mut mask = self.mask.clone().unwrap_or_else(|| vec![true; clients]);
+        for &client in busy {
+            mask[client as usize] = false;
+        }
+        let (mut named, mut probed) = (Vec::new(), BTreeMap::new());
+        for _ in 0..free {
+            let availability = Availability::Only(&mask);
+            probed.extend(prober.answer(&mut self.selector, availability, sketcher)?);
+            let cohort = self.selector.select(availability)?;
+            let Some(&client) = cohort.clients.first() else {
+                break;
+            };
+            if cohort.clients.len() > 1 {
+                let field = format!("cohort of {}", self.selector.name());
+                let value = format!("{} clients", cohort.clients.len());
+                return Err(Error::new(field, value, "one client for one free place"));
+            }
+            mask[client as usize] = false;
+            named.push(client);
+        }
+        Ok((named, probed))
+    }
+
+    /// The weights of clients whose updates make a step.
+    pub(crate) fn weigh(&self, picks: &[Pick]) -> Result<Vec<f64>> {
+        self.selector.weigh(picks, Availability::Everyone)
     }
 
     /// Begins the present round: clients join, some leave for good, some go offline or come back.

@@ -12,14 +12,16 @@ use agewise_train::local::{
 };
 use agewise_train::sketch::Sketcher;
 use agewise_train::task::{Amount, PartitionKey, Task, TrainJob};
-use agewise_train::{Evaluation, NativeTask, RoundEngine, RoundPlan, Threads};
+use agewise_train::{
+    EarlierStart, Evaluation, NativeTask, RoundEngine, RoundPlan, StaleRule, Threads,
+};
 use rand_core::Rng;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
 const KEY: PartitionKey = PartitionKey { seed: Seed(6), clients: 100 };
-const ROUND: RoundPlan<'_> = RoundPlan { key: KEY, round: 0, sketcher: None };
+const ROUND: RoundPlan<'_> = RoundPlan { key: KEY, round: 0, sketcher: None, starts: None };
 
 fn training(epochs: u32, batch: u32) -> LocalTraining {
     let work = LocalWork::Epochs(epochs);
@@ -106,6 +108,33 @@ fn threads_change_nothing() {
     let one = run(1);
     for count in [2, 3, 5] {
         assert!(run(count) == one, "{count} threads");
+    }
+}
+
+/// An update that began with an earlier model, in an earlier round.
+#[test]
+fn an_earlier_start_counts_by_its_rule() {
+    let task = digits("softmax", training(1, 20));
+    let mut engine = engine(&task);
+    let first = engine.global().to_vec();
+    engine.round(&task, ROUND, &draw(5, 0), threads(1)).unwrap();
+    let now = engine.global().to_vec();
+    let mut update = first.clone();
+    task.train(&TrainJob::round(KEY, 0, 7), &mut update).unwrap();
+    for rule in [StaleRule::Step(0.25), StaleRule::Mix(0.25)] {
+        let mut engine = RoundEngine::new(now.clone(), &Aggregation::default()).unwrap();
+        let starts = [EarlierStart { round: 0, model: &first, rule }];
+        let sketcher = Sketcher::for_task(&task, KEY.seed);
+        let plan =
+            RoundPlan { round: 3, starts: Some(&starts), sketcher: Some(&sketcher), ..ROUND };
+        let report = engine.round(&task, plan, &cohort(&[7]), threads(2)).unwrap();
+        // What a client changed is compared with what it was sent.
+        assert_eq!(report.sketches[0], sketcher.sketch(&first, &update));
+        let moved = |place: usize| {
+            let from = if rule == StaleRule::Step(0.25) { first[place] } else { now[place] };
+            f64::from(now[place]) + 0.25 * (f64::from(update[place]) - f64::from(from))
+        };
+        assert_near(engine.global(), &(0..now.len()).map(moved).collect::<Vec<_>>());
     }
 }
 

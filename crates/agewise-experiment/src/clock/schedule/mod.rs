@@ -1,19 +1,26 @@
 //! When a round ends, and whose updates count.
 
+mod buffered;
 mod deadline;
+mod mixing;
 mod over_select;
 mod sync;
 
+pub use buffered::Buffered;
 pub use deadline::Deadline;
+pub use mixing::Mixing;
 
 use super::client_times::ClientTimes;
 use agewise_core::{Error, Result};
+use agewise_train::StaleRule;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 const EXPECTED: &str = "sync, deadline:SECONDSs (such as deadline:30s), deadline:QUANTILE of all clients above 0 and at \
-                        most 1 (such as deadline:0.8), or over-select:FACTOR above 1 and at most 10 (such as \
-                        over-select:1.3)";
+                        most 1 (such as deadline:0.8), over-select:FACTOR above 1 and at most 10 (such as \
+                        over-select:1.3), buffered:K (such as buffered:5 or buffered:5(exponent=1)), or async (such as \
+                        async(mixing=0.6, exponent=0.5))";
 
 /// When a round ends, and whose updates count.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -25,6 +32,10 @@ pub enum Schedule {
     Deadline(Deadline),
     /// This many times the cohort are asked, and the round ends when a cohort has reported.
     OverSelect(f64),
+    /// There are no rounds: a cohort of clients works at any moment, and the server makes a step with so many updates.
+    Buffered(Buffered),
+    /// The same with a step for each update.
+    Async(Mixing),
 }
 
 /// A client that was asked in a round.
@@ -61,12 +72,32 @@ impl Schedule {
         match self {
             Self::OverSelect(factor) => over_select::asked(factor, cohort),
             Self::Sync | Self::Deadline(_) => cohort,
+            // One place after the other becomes free.
+            Self::Buffered(_) | Self::Async(_) => 1,
         }
     }
 
     /// Whether the updates of clients that deliver may be lost.
     pub fn loses_updates(self) -> bool {
-        self != Self::Sync
+        matches!(self, Self::Deadline(_) | Self::OverSelect(_))
+    }
+
+    /// The updates of a step of the server, where there are no rounds.
+    pub fn updates_per_step(self) -> Option<u32> {
+        match self {
+            Self::Buffered(buffered) => Some(buffered.updates),
+            Self::Async(_) => Some(1),
+            Self::Sync | Self::Deadline(_) | Self::OverSelect(_) => None,
+        }
+    }
+
+    /// How an update counts that is so many steps old.
+    pub(crate) fn stale_rule(self, staleness: u64) -> StaleRule {
+        match self {
+            Self::Buffered(buffered) => buffered.rule(staleness),
+            Self::Async(mixing) => mixing.rule(staleness),
+            Self::Sync | Self::Deadline(_) | Self::OverSelect(_) => StaleRule::Step(1.0),
+        }
     }
 
     /// Whether a lost update is one less than the target, so that laws have to learn of it.
@@ -81,6 +112,16 @@ impl Schedule {
 
     /// Checks it for a population and a cohort.
     pub(crate) fn check(self, clients: u64, cohort: u64) -> Result<()> {
+        if let Some(updates) = self.updates_per_step() {
+            if cohort + u64::from(updates) <= clients {
+                return Ok(());
+            }
+            let expected = format!(
+                "a buffer of at most {} updates: {cohort} of the {clients} clients are at work, and those in the buffer wait",
+                clients.saturating_sub(cohort)
+            );
+            return Err(Error::new("schedule", self, expected));
+        }
         let asked = self.asked(cohort);
         if asked <= clients {
             return Ok(());
@@ -98,7 +139,7 @@ impl Schedule {
         cohort: u32,
     ) -> Result<SeedSchedule> {
         Ok(match self {
-            Self::Sync => SeedSchedule::Sync,
+            Self::Sync | Self::Buffered(_) | Self::Async(_) => SeedSchedule::Sync,
             Self::Deadline(deadline) => SeedSchedule::Deadline(deadline.seconds(times, clients)?),
             Self::OverSelect(_) => SeedSchedule::OverSelect(cohort),
         })
@@ -116,6 +157,24 @@ impl SeedSchedule {
     }
 }
 
+/// The text before brackets, and the values of the options in them, with the usual ones where none are said.
+fn options<'a, const N: usize>(
+    text: &'a str,
+    known: &[(&str, f64, RangeInclusive<f64>); N],
+) -> Option<(&'a str, [f64; N])> {
+    let mut values = known.each_ref().map(|&(_, usual, _)| usual);
+    let Some((before, inner)) = text.split_once('(') else {
+        return Some((text, values));
+    };
+    for option in inner.strip_suffix(')')?.split(',') {
+        let (name, value) = option.split_once('=')?;
+        let place = known.iter().position(|(known, ..)| *known == name.trim())?;
+        let value = value.trim().parse().ok()?;
+        values[place] = Some(value).filter(|value| known[place].2.contains(value))?;
+    }
+    Some((before, values))
+}
+
 impl FromStr for Schedule {
     type Err = Error;
 
@@ -123,6 +182,8 @@ impl FromStr for Schedule {
         let (name, rest) =
             text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let found = match (name, rest) {
+            ("buffered", Some(rest)) => Buffered::parse(rest).map(Self::Buffered),
+            _ if text.starts_with("async") => Mixing::parse(&text[5..]).map(Self::Async),
             ("sync", None) => Some(Self::Sync),
             ("deadline", Some(rest)) => Deadline::parse(rest).map(Self::Deadline),
             ("over-select", Some(rest)) => over_select::parse(rest).map(Self::OverSelect),
@@ -138,6 +199,8 @@ impl fmt::Display for Schedule {
             Self::Sync => f.write_str("sync"),
             Self::Deadline(deadline) => write!(f, "deadline:{deadline}"),
             Self::OverSelect(factor) => write!(f, "over-select:{factor}"),
+            Self::Buffered(buffered) => buffered.fmt(f),
+            Self::Async(mixing) => mixing.fmt(f),
         }
     }
 }
@@ -148,11 +211,16 @@ mod tests {
 
     #[test]
     fn schedules_parse_and_print_the_same_text() {
-        for text in ["sync", "deadline:30s", "deadline:0.5s", "deadline:0.8", "over-select:1.3"] {
+        let rounds = ["sync", "deadline:30s", "deadline:0.5s", "deadline:0.8", "over-select:1.3"];
+        let steps = ["buffered:5", "buffered:5(exponent=1)", "async", "async(mixing=1)"];
+        for text in rounds.into_iter().chain(steps).chain(["async(mixing=0.9, exponent=0)"]) {
             assert_eq!(text.parse::<Schedule>().unwrap().to_string(), text);
         }
+        assert_eq!("async(mixing=0.6)".parse::<Schedule>().unwrap().to_string(), "async");
         let wrong = ["", "sync:1", "deadline", "deadline:0", "deadline:1.1", "deadline:0s"];
-        for text in wrong.into_iter().chain(["deadline:-1s", "over-select:1", "over-select:11"]) {
+        let more = ["deadline:-1s", "over-select:1", "over-select:11", "buffered", "buffered:0"];
+        let last = ["async:1", "async(mixing=0)", "async(mix=1)", "buffered:2(exponent=11"];
+        for text in wrong.into_iter().chain(more).chain(last) {
             let error = text.parse::<Schedule>().unwrap_err();
             assert_eq!((error.field(), error.value()), ("schedule", text));
         }

@@ -1,5 +1,6 @@
 //! Experiments that train.
 
+mod asynchronous;
 mod clock;
 mod objectives;
 mod pairing;

@@ -99,7 +99,7 @@ fn every_round_is_a_place_to_go_on_from() {
                     }
                     assert_eq!(run.logs(), whole.logs(), "{id:?} from round {round}");
                     assert_eq!(bits(run.global()), bits(whole.global()));
-                    assert_eq!(run.aggregator_state(), whole.aggregator_state());
+                    assert_eq!(run.server_state(), whole.server_state());
                     assert_eq!(run.sketches(), whole.sketches());
                 }
             }

@@ -208,7 +208,7 @@ pub(crate) fn play_in_memory(experiment: &Experiment, threads: usize) -> Vec<Rec
 /// What is needed to go on with a run.
 pub(crate) fn checkpoint(run: &TrainingRun<'_>) -> Checkpoint {
     let (sketched, sketches) = run.sketches();
-    let state = run.aggregator_state().into_iter();
+    let state = run.server_state().into_iter();
     Checkpoint {
         metadata: Metadata { round: run.logs().len() as u64, ..Metadata::default() },
         parameters: run.global().to_vec(),
