@@ -5,7 +5,7 @@ use crate::panel::DataRange;
 use crate::series::DataArea;
 use crate::svg::{Anchor, SvgWriter};
 use crate::theme;
-use crate::ticks::{linear_labels, linear_ticks, log_label, log_ticks, minor_log_ticks};
+use crate::ticks::{linear_labels, linear_ticks, log_labels, log_ticks, minor_log_ticks};
 
 /// How values are spread along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +38,31 @@ pub struct Axis {
     pub(crate) scale: Scale,
     range: Option<(f64, f64)>,
     integer_ticks: bool,
+    pub(crate) zoom: Zoom,
+}
+
+/// What the readers of a page may do with an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Zoom {
+    /// Nothing.
+    #[default]
+    Fixed,
+    /// Show a part of it.
+    Zoomable,
+    /// Show a part of it, also in another unit of the page.
+    Convertible,
 }
 
 impl Axis {
     /// An axis with equal steps. The label names the quantity and its unit; it may be empty.
     pub fn linear(label: impl Into<String>) -> Self {
-        Self { label: label.into(), scale: Scale::Linear, range: None, integer_ticks: false }
+        Self {
+            label: label.into(),
+            scale: Scale::Linear,
+            range: None,
+            integer_ticks: false,
+            zoom: Zoom::Fixed,
+        }
     }
 
     /// An axis with equal factors. Values that are not above zero are not drawn on it.
@@ -61,6 +80,19 @@ impl Axis {
     /// Puts ticks at whole numbers only, for counts and rounds.
     pub fn integer_ticks(mut self) -> Self {
         self.integer_ticks = true;
+        self
+    }
+
+    /// Lets the readers of a page show a part of this axis, the same part in all panels with such an axis.
+    pub fn zoomable(mut self) -> Self {
+        self.zoom = Zoom::Zoomable;
+        self
+    }
+
+    /// As [`zoomable`](Self::zoomable), and the values of each series can be shown in other units, as
+    /// [`Page::units`](crate::Page::units) says.
+    pub fn convertible(mut self) -> Self {
+        self.zoom = Zoom::Convertible;
         self
     }
 
@@ -86,7 +118,7 @@ impl Axis {
     ) -> ResolvedAxis {
         let fixed = self.fixed_range();
         let Some((low, high)) = fixed.or(data_range) else {
-            return ResolvedAxis::without_ticks(self.scale);
+            return ResolvedAxis { zoom: self.zoom, ..ResolvedAxis::without_ticks(self.scale) };
         };
         let mut values = match self.scale {
             Scale::Linear => linear_ticks(low, high, tick_target, self.integer_ticks),
@@ -106,7 +138,7 @@ impl Axis {
         });
         let labels = match self.scale {
             Scale::Linear => linear_labels(&values),
-            Scale::Log10 => values.iter().map(|&value| log_label(value)).collect(),
+            Scale::Log10 => log_labels(&values),
         };
         let minor_ticks = match self.scale {
             Scale::Linear => Vec::new(),
@@ -114,7 +146,7 @@ impl Axis {
         };
         let ticks =
             values.into_iter().zip(labels).map(|(value, label)| Tick { value, label }).collect();
-        ResolvedAxis { scale: self.scale, low, high, ticks, minor_ticks }
+        ResolvedAxis { scale: self.scale, low, high, ticks, minor_ticks, zoom: self.zoom }
     }
 }
 
@@ -128,11 +160,12 @@ pub(crate) struct Tick {
 /// An axis whose range and ticks are known.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedAxis {
-    scale: Scale,
+    pub(crate) scale: Scale,
     pub(crate) low: f64,
     pub(crate) high: f64,
     pub(crate) ticks: Vec<Tick>,
     pub(crate) minor_ticks: Vec<f64>,
+    pub(crate) zoom: Zoom,
 }
 
 impl ResolvedAxis {
@@ -141,7 +174,13 @@ impl ResolvedAxis {
             Scale::Linear => (0.0, 1.0),
             Scale::Log10 => (1.0, 10.0),
         };
-        Self { scale, low, high, ticks: Vec::new(), minor_ticks: Vec::new() }
+        Self { scale, low, high, ticks: Vec::new(), minor_ticks: Vec::new(), zoom: Zoom::Fixed }
+    }
+
+    /// Its ends and its scale, for the script of a page.
+    pub(crate) fn for_script(&self) -> String {
+        let scale = if self.scale == Scale::Log10 { "log" } else { "linear" };
+        format!("{} {} {scale}", self.low, self.high)
     }
 
     /// Where `value` stands between the ends of the axis: 0 at the low end, 1 at the high end,
@@ -198,8 +237,8 @@ pub(crate) fn bottom_margin(axis: &Axis) -> f64 {
     TICK_GAP + theme::TICK_LABEL.line_height() + label
 }
 
-/// Writes the numbers along both axes.
-pub(crate) fn draw_tick_labels(svg: &mut SvgWriter, data: &DataArea, plot: &Rect) {
+/// Writes the numbers along the x axis.
+pub(crate) fn draw_x_tick_labels(svg: &mut SvgWriter, data: &DataArea, plot: &Rect) {
     let style = &theme::TICK_LABEL;
     for tick in &data.x.ticks {
         if let Some(x) = data.x_position(tick.value) {
@@ -207,6 +246,11 @@ pub(crate) fn draw_tick_labels(svg: &mut SvgWriter, data: &DataArea, plot: &Rect
             svg.text(&tick.label, at, Anchor::Middle, style);
         }
     }
+}
+
+/// Writes the numbers along the y axis.
+pub(crate) fn draw_y_tick_labels(svg: &mut SvgWriter, data: &DataArea, plot: &Rect) {
+    let style = &theme::TICK_LABEL;
     for tick in &data.y.ticks {
         if let Some(y) = data.y_position(tick.value) {
             let at = Point { x: plot.x - TICK_GAP, y: y + style.half_capital_height() };
@@ -251,7 +295,7 @@ pub(crate) fn draw_x_axis_name(svg: &mut SvgWriter, axis: &Axis, plot: &Rect, ro
         x: middle.min(room.right() - half_width).max(room.x + half_width),
         y: plot.bottom() + bottom_margin(axis) - 0.25 * style.size,
     };
-    svg.text(&name, at, Anchor::Middle, style);
+    svg.group(&[("class", "x-name")], |svg| svg.text(&name, at, Anchor::Middle, style));
 }
 
 #[cfg(test)]

@@ -83,13 +83,16 @@ pub(crate) fn draw_bars(
     match layout {
         BarLayout::SideBySide { count, share } => {
             let mut path = PathData::default();
+            let mut tips = Vec::with_capacity(places.len());
             for place in places {
                 let unit = place.right - place.left;
                 let width = unit * share / count as f64;
                 let left = place.left + unit * (1.0 - share) / 2.0 + index as f64 * width;
                 add_bar(&mut path, left, left + width, place.tip, data);
+                let middle = Point { x: f64::midpoint(place.left, place.right), y: place.tip };
+                tips.extend(data.area.contains(middle).then_some(middle));
             }
-            svg.fill_path(&path, slot_style.color, None);
+            svg.fill_marks(&path, slot_style.color, None, &tips);
         }
         BarLayout::Outlines => draw_outline(svg, &places, data, slot_style),
     }

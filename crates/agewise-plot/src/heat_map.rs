@@ -1,8 +1,8 @@
 //! A heat map: a matrix over two axes whose values are shown in colours, beside a colour bar.
 
 use crate::axis::{
-    Axis, ResolvedAxis, TICK_GAP, draw_axis_names, draw_tick_labels, resolve_x, resolve_y,
-    widest_label,
+    Axis, ResolvedAxis, TICK_GAP, draw_axis_names, draw_x_tick_labels, draw_y_tick_labels,
+    resolve_x, resolve_y, widest_label,
 };
 use crate::geometry::{Point, Rect};
 use crate::heat_cells::{at_half_units, draw_cells, level_of};
@@ -219,7 +219,8 @@ pub(crate) fn draw_heat_map(
     let data = DataArea { x: &x, y, area };
     draw_cells(svg, &cells, &bar.scale, &data);
     draw_tick_marks(svg, &data);
-    draw_tick_labels(svg, &data, &area);
+    draw_x_tick_labels(svg, &data, &area);
+    draw_y_tick_labels(svg, &data, &area);
     draw_axis_names(svg, &map.x, &map.y, y, &area);
     bar.draw(svg, Rect { x: area.right() + BAR_GAP, width: BAR_WIDTH, ..area });
 }

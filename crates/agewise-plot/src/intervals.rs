@@ -1,13 +1,11 @@
 //! An interval plot: named rows, each with a value, an interval around it and the single results.
 
-use crate::axis::{Axis, ResolvedAxis, TICK_GAP, draw_tick_labels, draw_x_axis_name, resolve_x};
+use crate::axis::{Axis, ResolvedAxis, TICK_GAP, draw_x_axis_name, resolve_x};
 use crate::geometry::{Point, Rect};
 use crate::interval_marks::RowArea;
 use crate::legend::SlotStyles;
-use crate::panel::{
-    AXIS_STROKE, DataRange, Direction, ReferenceLine, SIDE_INSET, draw_grid, draw_no_data,
-    draw_reference_labels, draw_reference_lines, include_shown,
-};
+use crate::panel::{AXIS_STROKE, DataRange, SIDE_INSET, draw_grids, draw_no_data, include_shown};
+use crate::reference::{Direction, ReferenceLine, draw_reference_labels, draw_reference_lines};
 use crate::series::DataArea;
 use crate::svg::{Anchor, PathData, SvgWriter};
 use crate::theme;
@@ -97,6 +95,7 @@ pub struct IntervalRow {
     pub(crate) dots: Vec<f64>,
     pub(crate) slot: Option<usize>,
     pub(crate) note: String,
+    series: Option<String>,
 }
 
 impl IntervalRow {
@@ -109,7 +108,32 @@ impl IntervalRow {
             dots: Vec::new(),
             slot: None,
             note: String::new(),
+            series: None,
         }
+    }
+
+    /// Says to which series the row belongs, where it has another name: it looks like that series, and a page hides it
+    /// with that series.
+    pub fn of_series(mut self, name: impl Into<String>) -> Self {
+        self.series = Some(name.into());
+        self
+    }
+
+    /// The series that the row belongs to.
+    pub(crate) fn series(&self) -> &str {
+        self.series.as_deref().unwrap_or(&self.name)
+    }
+
+    /// What the row shows, in numbers.
+    fn reading(&self) -> String {
+        let value = if self.value.is_nan() { "-".to_owned() } else { short(self.value) };
+        let interval =
+            self.interval.map(|(low, high)| format!(" [{}, {}]", short(low), short(high)));
+        let note = match self.note.trim() {
+            "" => String::new(),
+            note => format!(" ({note})"),
+        };
+        format!("{}: {value}{}{note}", self.name, interval.unwrap_or_default())
     }
 
     /// Sets the interval, shown as a bar with caps. The bounds may be infinite and come in either
@@ -148,6 +172,20 @@ impl IntervalRow {
             "" => self.name.clone(),
             note => format!("{} ({note})", self.name),
         }
+    }
+}
+
+/// Four digits of a number.
+fn short(value: f64) -> String {
+    if !value.is_finite() {
+        return if value > 0.0 { "∞" } else { "-∞" }.to_owned();
+    }
+    let digits = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
+    let text = format!("{value:.0$}", (3.0 - digits).clamp(0.0, 9.0) as usize);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 
@@ -226,8 +264,7 @@ pub(crate) fn draw_interval_plot(
     let area = Rect { x: rows.x + SIDE_INSET, width: rows.width - 2.0 * SIDE_INSET, ..rows };
     let x = resolve_x(&plot.value, x_range, area.width);
     let data = DataArea { x: &x, y, area };
-    draw_grid(svg, &data, &rows);
-    draw_tick_labels(svg, &data, &rows);
+    draw_grids(svg, &data, &rows);
     draw_x_axis_name(svg, &plot.value, &rows, &stripes);
     let strip = Rect { y: place.y, height: strip_height, ..rows };
     let with_strip = Rect { height: strip_height + rows.height, ..strip };
@@ -242,13 +279,16 @@ pub(crate) fn draw_interval_plot(
     let name_width = left_margin - STRIPE_PADDING - TICK_GAP;
     for (index, row) in plot.rows.iter().enumerate() {
         let middle = rows.y + (index as f64 + 0.5) * row_height;
-        let slot_style = slot_styles.of(&row.name);
-        RowArea { data: &data, plot: &rows, middle, slot_style }.draw(svg, row);
-        let style = &theme::ROW_NAME;
-        let start =
-            Point { x: stripes.x + STRIPE_PADDING, y: middle + style.half_capital_height() };
-        svg.text(&style.shorten(&row.name, name_width), start, Anchor::Start, style);
-        notes.draw(svg, index, Point { x: rows.right() + TICK_GAP, y: middle });
+        let slot_style = slot_styles.of(row.series());
+        svg.series(row.series(), |svg| {
+            svg.tooltip(&row.reading());
+            RowArea { data: &data, plot: &rows, middle, slot_style }.draw(svg, row);
+            let style = &theme::ROW_NAME;
+            let start =
+                Point { x: stripes.x + STRIPE_PADDING, y: middle + style.half_capital_height() };
+            svg.text(&style.shorten(&row.name, name_width), start, Anchor::Start, style);
+            notes.draw(svg, index, Point { x: rows.right() + TICK_GAP, y: middle });
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::figure::Chart;
+use crate::chart::Chart;
 use crate::geometry::{Point, Rect};
 use crate::series::{Series, SeriesStyle};
 use crate::svg::{Anchor, PathData, Stroke, SvgWriter};
@@ -116,7 +116,9 @@ impl<'a> Legend<'a> {
             let row = index / self.columns;
             let offset = self.offsets.get(index % self.columns).copied().unwrap_or_default();
             let middle = origin.y + (row as f64 + 0.5) * ROW_HEIGHT;
-            entry.draw(svg, Point { x: origin.x + offset, y: middle });
+            svg.group(&[("data-entry", entry.name)], |svg| {
+                entry.draw(svg, Point { x: origin.x + offset, y: middle });
+            });
         }
     }
 }

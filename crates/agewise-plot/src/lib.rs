@@ -30,6 +30,7 @@
 
 mod axis;
 mod bars;
+mod chart;
 mod figure;
 mod geometry;
 mod heat_cells;
@@ -39,7 +40,9 @@ mod intervals;
 mod legend;
 mod page;
 mod panel;
+mod panel_grid;
 mod png;
+mod reference;
 mod series;
 mod svg;
 mod text;
@@ -47,11 +50,16 @@ mod theme;
 mod ticks;
 
 pub use axis::Axis;
-pub use figure::{Chart, Figure};
+pub use chart::Chart;
+pub use figure::Figure;
 pub use heat_map::HeatMap;
 pub use intervals::{IntervalPlot, IntervalRow};
 pub use legend::LegendPosition;
-pub use page::{Cell, Column, KeyFigure, Page, Table};
-pub use panel::{Panel, ReferenceLine};
+pub use page::{
+    Cell, Column, Comparison, KeyFigure, Link, LivePage, LiveState, Matrix, MatrixCell, Page,
+    Table, Unit,
+};
+pub use panel::Panel;
 pub use png::DrawError;
+pub use reference::ReferenceLine;
 pub use series::{Series, SeriesStyle};

@@ -1,40 +1,14 @@
 //! One chart of a figure: two axes, series and reference lines, and how they are drawn.
 
-use crate::axis::{Axis, ResolvedAxis, draw_axis_names, draw_tick_labels, resolve_x};
+use crate::axis::{
+    Axis, ResolvedAxis, Zoom, draw_axis_names, draw_x_tick_labels, draw_y_tick_labels, resolve_x,
+};
 use crate::geometry::{Point, Rect};
 use crate::legend::SlotStyles;
+use crate::reference::{Direction, ReferenceLine, draw_reference_labels, draw_reference_lines};
 use crate::series::{DataArea, Series, SeriesStyle, draw_series};
-use crate::svg::{Anchor, PathData, Stroke, SvgWriter};
+use crate::svg::{Anchor, PathData, Stroke, SvgWriter, number};
 use crate::theme;
-
-/// Which way a reference line runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    /// At one y, across the panel.
-    Horizontal,
-    /// At one x, from bottom to top.
-    Vertical,
-}
-
-/// A dashed line at a value worth comparing with, with a small label.
-#[derive(Clone, Debug)]
-pub struct ReferenceLine {
-    pub(crate) direction: Direction,
-    pub(crate) value: f64,
-    pub(crate) label: String,
-}
-
-impl ReferenceLine {
-    /// A line across the panel at one y. The label may be empty.
-    pub fn horizontal(y: f64, label: impl Into<String>) -> Self {
-        Self { direction: Direction::Horizontal, value: y, label: label.into() }
-    }
-
-    /// A line from bottom to top at one x. The label may be empty.
-    pub fn vertical(x: f64, label: impl Into<String>) -> Self {
-        Self { direction: Direction::Vertical, value: x, label: label.into() }
-    }
-}
 
 /// One chart of a figure.
 #[must_use]
@@ -195,38 +169,65 @@ pub(crate) fn draw_panel(
     let area = Rect { x: plot.x + SIDE_INSET, width: plot.width - 2.0 * SIDE_INSET, ..plot };
     let x = resolve_x(&panel.x_axis(x_range), x_range, area.width);
     let data = DataArea { x: &x, y, area };
-    draw_grid(svg, &data, &plot);
-    draw_tick_labels(svg, &data, &plot);
-    draw_axis_names(svg, &panel.x, &panel.y, y, &plot);
-    draw_reference_lines(svg, &panel.references, &data, &plot);
-    svg.line(
-        Point { x: plot.x, y: plot.bottom() },
-        Point { x: plot.right(), y: plot.bottom() },
-        &AXIS_STROKE,
-    );
-    if panel.has_data() {
-        draw_series(svg, &panel.series, slot_styles, &data);
-        draw_reference_labels(svg, &panel.references, &data, &plot);
-    } else {
-        draw_no_data(svg, &plot);
+    let numbers =
+        [plot.x, plot.y, plot.width, plot.height, area.x, area.width].map(number).join(" ");
+    let (x_ends, y_ends) = (x.for_script(), y.for_script());
+    let mut attributes = vec![
+        ("class", "plot"),
+        ("data-place", &*numbers),
+        ("data-x", &*x_ends),
+        ("data-y", &*y_ends),
+    ];
+    match panel.x.zoom {
+        Zoom::Fixed => {}
+        Zoom::Zoomable => attributes.push(("data-zoom", "rounds")),
+        Zoom::Convertible => attributes.push(("data-zoom", "units")),
     }
+    svg.group(&attributes, |svg| {
+        draw_grids(svg, &data, &plot);
+        draw_axis_names(svg, &panel.x, &panel.y, y, &plot);
+        draw_reference_lines(svg, &panel.references, &data, &plot);
+        svg.line(
+            Point { x: plot.x, y: plot.bottom() },
+            Point { x: plot.right(), y: plot.bottom() },
+            &AXIS_STROKE,
+        );
+        if panel.has_data() {
+            draw_series(svg, &panel.series, slot_styles, &data);
+            draw_reference_labels(svg, &panel.references, &data, &plot);
+        } else {
+            draw_no_data(svg, &plot);
+        }
+    });
 }
 
-/// Draws the lines at the ticks of both axes.
-pub(crate) fn draw_grid(svg: &mut SvgWriter, data: &DataArea, plot: &Rect) {
-    let draw = |svg: &mut SvgWriter, x_values: &[f64], y_values: &[f64], stroke: &Stroke| {
+/// Draws the lines and numbers at the ticks of both axes, each axis in a group of its own.
+pub(crate) fn draw_grids(svg: &mut SvgWriter, data: &DataArea, plot: &Rect) {
+    let values = |axis: &ResolvedAxis| axis.ticks.iter().map(|tick| tick.value).collect::<Vec<_>>();
+    let upright = |svg: &mut SvgWriter, values: &[f64], stroke: &Stroke| {
         let mut lines = PathData::default();
-        for x in x_values.iter().filter_map(|&value| data.x_position(value)) {
+        for x in values.iter().filter_map(|&value| data.x_position(value)) {
             lines.polyline(&[Point { x, y: plot.y }, Point { x, y: plot.bottom() }]);
         }
-        for y in y_values.iter().filter_map(|&value| data.y_position(value)) {
+        svg.stroke_path(&lines, stroke);
+    };
+    let level = |svg: &mut SvgWriter, values: &[f64], stroke: &Stroke| {
+        let mut lines = PathData::default();
+        for y in values.iter().filter_map(|&value| data.y_position(value)) {
             lines.polyline(&[Point { x: plot.x, y }, Point { x: plot.right(), y }]);
         }
         svg.stroke_path(&lines, stroke);
     };
-    draw(svg, &data.x.minor_ticks, &data.y.minor_ticks, &MINOR_STROKE);
-    let values = |axis: &ResolvedAxis| axis.ticks.iter().map(|tick| tick.value).collect::<Vec<_>>();
-    draw(svg, &values(data.x), &values(data.y), &GRID_STROKE);
+    svg.group(&[("class", "x-axis")], |svg| {
+        upright(svg, &data.x.minor_ticks, &MINOR_STROKE);
+        upright(svg, &values(data.x), &GRID_STROKE);
+        draw_x_tick_labels(svg, data, plot);
+    });
+    svg.group(&[("class", "y-axis")], |svg| {
+        level(svg, &data.y.minor_ticks, &MINOR_STROKE);
+        level(svg, &values(data.y), &GRID_STROKE);
+        draw_y_tick_labels(svg, data, plot);
+    });
 }
 
 /// Draws the outline of a plot without grid, and says why it is empty.
@@ -242,100 +243,6 @@ pub(crate) fn draw_no_data(svg: &mut SvgWriter, plot: &Rect) {
     svg.stroke_path(&frame, &GRID_STROKE);
     let middle = Point { x: left + plot.width / 2.0, y: top + plot.height / 2.0 };
     svg.text("no data", middle, Anchor::Middle, &theme::NOTICE);
-}
-
-const STROKE: Stroke = Stroke { color: theme::REFERENCE, width: 1.2, dash: "4 3" };
-/// Distance between a line and its label.
-const GAP: f64 = 4.0;
-
-/// Draws the lines that are in view; they lie behind the data.
-pub(crate) fn draw_reference_lines(
-    svg: &mut SvgWriter,
-    lines: &[ReferenceLine],
-    data: &DataArea,
-    plot: &Rect,
-) {
-    for line in lines {
-        let Some(at) = position(line, data) else { continue };
-        let (from, to) = match line.direction {
-            Direction::Horizontal => (Point { x: plot.x, y: at }, Point { x: plot.right(), y: at }),
-            Direction::Vertical => (Point { x: at, y: plot.y }, Point { x: at, y: plot.bottom() }),
-        };
-        svg.line(from, to, &STROKE);
-    }
-}
-
-/// Where a line crosses its axis, if that is in view.
-fn position(line: &ReferenceLine, data: &DataArea) -> Option<f64> {
-    let area = &data.area;
-    match line.direction {
-        Direction::Horizontal => {
-            data.y_position(line.value).filter(|&y| area.contains(Point { x: area.x, y }))
-        }
-        Direction::Vertical => {
-            data.x_position(line.value).filter(|&x| area.contains(Point { x, y: area.y }))
-        }
-    }
-}
-
-/// Names the lines that are in view, on top of the data, each beside its line and clear of the
-/// other lines and names.
-pub(crate) fn draw_reference_labels(
-    svg: &mut SvgWriter,
-    lines: &[ReferenceLine],
-    data: &DataArea,
-    plot: &Rect,
-) {
-    let style = &theme::REFERENCE_LABEL;
-    // A name across another line would look like the name of that one.
-    let line_place = |line: &ReferenceLine| {
-        position(line, data).map(|at| match line.direction {
-            Direction::Horizontal => Rect { y: at, height: 0.0, ..*plot },
-            Direction::Vertical => Rect { x: at, width: 0.0, ..*plot },
-        })
-    };
-    let mut taken: Vec<Rect> = lines.iter().filter_map(line_place).collect();
-    for line in lines.iter().filter(|line| !line.label.trim().is_empty()) {
-        let Some(at) = position(line, data) else { continue };
-        let label = style.shorten(&line.label, plot.width / 2.0 - 2.0 * GAP);
-        let places = label_places(line.direction, at, style.width(&label), plot);
-        let is_inside = |place: &&Rect| {
-            place.x >= plot.x
-                && place.right() <= plot.right()
-                && place.y >= plot.y
-                && place.bottom() <= plot.bottom()
-        };
-        let is_free = |place: &&Rect| !taken.iter().any(|other| other.overlaps(place));
-        let place =
-            places.iter().filter(is_inside).find(is_free).or_else(|| places.iter().find(is_inside));
-        if let Some(place) = place {
-            let baseline = Point { x: place.x, y: place.bottom() - 0.25 * style.size };
-            svg.halo_text(&label, baseline, Anchor::Start, style);
-            taken.push(*place);
-        }
-    }
-}
-
-/// Boxes where a label may stand, best first: a horizontal line has its name above or below its
-/// right or left end, a vertical one right or left of it, as high as possible.
-fn label_places(direction: Direction, at: f64, width: f64, plot: &Rect) -> Vec<Rect> {
-    let height = theme::REFERENCE_LABEL.line_height();
-    let place = |x: f64, y: f64| Rect { x, y, width, height };
-    match direction {
-        Direction::Horizontal => {
-            let ends = [plot.right() - width - 1.0, plot.x + GAP];
-            let heights = [at - height, at + 1.0];
-            ends.iter().flat_map(|&x| heights.map(|y| place(x, y))).collect()
-        }
-        Direction::Vertical => {
-            let rows = (plot.height / height) as usize;
-            let sides = [at + GAP, at - GAP - width];
-            (0..rows)
-                .map(|row| plot.y + row as f64 * height)
-                .flat_map(|y| sides.map(|x| place(x, y)))
-                .collect()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -402,60 +309,5 @@ mod tests {
         panel.y = Axis::log10("y");
         assert!(!panel.has_data());
         assert!(panel.description().contains("no data"));
-    }
-
-    const PLOT: Rect = Rect { x: 0.0, y: 0.0, width: 300.0, height: 200.0 };
-
-    fn drawn(lines: &[ReferenceLine]) -> String {
-        let x = Axis::linear("x").range(0.0, 1.0).resolve(None, 5);
-        let y = Axis::linear("y").range(0.0, 1.0).resolve(None, 5);
-        let data = DataArea { x: &x, y: &y, area: PLOT };
-        let mut svg = SvgWriter::new(300.0, 200.0, "", "");
-        draw_reference_lines(&mut svg, lines, &data, &PLOT);
-        draw_reference_labels(&mut svg, lines, &data, &PLOT);
-        svg.finish()
-    }
-
-    #[test]
-    fn lines_out_of_view_are_not_drawn() {
-        let lines = [
-            ReferenceLine::horizontal(2.0, "above"),
-            ReferenceLine::vertical(-1.0, "left"),
-            ReferenceLine::vertical(f64::NAN, "nowhere"),
-        ];
-        let svg = drawn(&lines);
-        assert!(!svg.contains("<line") && !svg.contains("<text"));
-    }
-
-    #[test]
-    fn a_label_at_the_top_stands_below_its_line() {
-        let svg = drawn(&[ReferenceLine::horizontal(1.0, "top")]);
-        assert!(svg.contains(">top</text>"));
-        assert!(!svg.contains(r#"y="-"#));
-    }
-
-    #[test]
-    fn labels_of_close_lines_stand_on_their_outer_sides() {
-        let svg =
-            drawn(&[ReferenceLine::vertical(0.5, "one"), ReferenceLine::vertical(0.52, "two")]);
-        let start = |name: &str| {
-            let line = svg.lines().find(|line| line.contains(name)).unwrap();
-            line.split('"').nth(1).unwrap().parse::<f64>().unwrap()
-        };
-        assert!(start(">one<") < 150.0 && start(">two<") > 156.0, "{svg}");
-    }
-
-    #[test]
-    fn labels_of_lines_at_the_same_place_do_not_overlap() {
-        let lines: Vec<ReferenceLine> = (0..4)
-            .map(|index| ReferenceLine::vertical(0.5, format!("a long label {index}")))
-            .collect();
-        let svg = drawn(&lines);
-        let places: std::collections::BTreeSet<&str> = svg
-            .lines()
-            .filter(|line| line.starts_with("<text"))
-            .filter_map(|line| line.split(" font-size").next())
-            .collect();
-        assert_eq!(places.len(), 4);
     }
 }

@@ -1,6 +1,6 @@
 //! A named series of points, and how lines, markers, stems and bands are drawn.
 
-use crate::axis::ResolvedAxis;
+use crate::axis::{ResolvedAxis, Zoom};
 use crate::bars::{BarLayout, draw_bars};
 use crate::geometry::{
     Point, Rect, clip_polygon, clip_polyline, space_markers, thin_line, thin_markers,
@@ -139,7 +139,7 @@ pub(crate) fn draw_series(
     data: &DataArea,
 ) {
     for one in series {
-        draw_band(svg, one, data, slot_styles.of(&one.name));
+        svg.series(&one.name, |svg| draw_band(svg, one, data, slot_styles.of(&one.name)));
     }
     let dodge = stem_dodge(series, data);
     let stem_count = series.iter().filter(|series| series.style == SeriesStyle::Stems).count();
@@ -149,7 +149,7 @@ pub(crate) fn draw_series(
     for one in series {
         let slot_style = slot_styles.of(&one.name);
         let positions = data.positions(one);
-        match one.style {
+        svg.series(&one.name, |svg| match one.style {
             SeriesStyle::Line => draw_line(svg, &thin_line(positions), data, slot_style),
             SeriesStyle::LineWithMarkers => {
                 let line = thin_line(positions);
@@ -177,7 +177,7 @@ pub(crate) fn draw_series(
                 draw_bars(svg, one, bar_index, bar_layout, data, slot_style);
                 bar_index += 1;
             }
-        }
+        });
     }
 }
 
@@ -201,6 +201,10 @@ fn draw_line(
 /// Draws unbroken lines. A point with a gap on both sides has no line, so it becomes a dot.
 fn draw_pieces(svg: &mut SvgWriter, pieces: &[Vec<Point>], data: &DataArea, slot_style: SlotStyle) {
     let (mut lines, mut dots) = (PathData::default(), PathData::default());
+    let mut whole = PathData::default();
+    for piece in pieces.iter().filter(|piece| data.x.zoom != Zoom::Fixed && piece.len() > 1) {
+        whole.polyline(piece);
+    }
     for piece in pieces.iter().flat_map(|piece| clip_polyline(piece, &data.area)) {
         match piece[..] {
             [lone] => dots.circle(lone, theme::LINE_WIDTH),
@@ -209,7 +213,11 @@ fn draw_pieces(svg: &mut SvgWriter, pieces: &[Vec<Point>], data: &DataArea, slot
     }
     let stroke =
         Stroke { color: slot_style.color, width: theme::LINE_WIDTH, dash: slot_style.dash };
-    svg.stroke_path(&lines, &stroke);
+    if whole.is_empty() {
+        svg.stroke_path(&lines, &stroke);
+    } else {
+        svg.stroke_part(&lines, &whole, &stroke);
+    }
     svg.fill_path(&dots, slot_style.color, None);
 }
 
@@ -278,7 +286,8 @@ fn draw_markers(svg: &mut SvgWriter, centers: &[Point], slot_style: SlotStyle, r
         slot_style.marker.add_to(&mut path, center, radius);
     }
     let rim = Stroke { color: theme::BACKGROUND, width: 1.0, dash: "" };
-    svg.fill_path(&path, slot_style.color, (centers.len() <= MOST_WITH_RIM).then_some(&rim));
+    let rim = (centers.len() <= MOST_WITH_RIM).then_some(&rim);
+    svg.fill_marks(&path, slot_style.color, rim, centers);
 }
 
 /// Draws the band of `series`, if it has one.
@@ -294,13 +303,18 @@ pub(crate) fn draw_band(
     // fall into the same pieces.
     let upper = thin_line(edges.iter().map(|edge| edge.map(|(upper, _)| upper)).collect());
     let lower = thin_line(edges.iter().map(|edge| edge.map(|(_, lower)| lower)).collect());
-    let mut path = PathData::default();
+    let (mut path, mut whole) = (PathData::default(), PathData::default());
     for (upper, lower) in upper.split(Option::is_none).zip(lower.split(Option::is_none)) {
         let outline: Vec<Point> =
             upper.iter().chain(lower.iter().rev()).copied().flatten().collect();
         path.closed(&clip_polygon(&outline, &data.area));
+        whole.closed(&outline);
     }
-    svg.tint_path(&path, slot_style.color);
+    if data.x.zoom == Zoom::Fixed {
+        svg.tint_path(&path, slot_style.color);
+    } else {
+        svg.tint_part(&path, &whole, slot_style.color);
+    }
 }
 
 /// Where the upper and the lower end of the band are at one x, if they can be shown.

@@ -71,6 +71,11 @@ impl PathData {
         self.0.is_empty()
     }
 
+    /// The attribute by which a page finds the whole of which this is a part; nothing where it is all.
+    fn kept(&self, whole: &Self) -> String {
+        if self.0 == whole.0 { String::new() } else { format!(r#" data-all="{}""#, whole.0) }
+    }
+
     /// Adds straight lines through all `points`.
     pub(crate) fn polyline(&mut self, points: &[Point]) {
         for (index, point) in points.iter().enumerate() {
@@ -203,6 +208,18 @@ impl SvgWriter {
         }
     }
 
+    /// Draws the outline of the part of a path that is in view, and keeps the whole for a page that shows another part.
+    pub(crate) fn stroke_part(&mut self, part: &PathData, whole: &PathData, stroke: &Stroke) {
+        if !whole.is_empty() {
+            self.element(&format!(
+                r#"<path d="{}" fill="none" {} stroke-linejoin="round"{}/>"#,
+                part.0,
+                stroke.attributes(),
+                part.kept(whole)
+            ));
+        }
+    }
+
     /// Fills a path, with an outline when one is given, unless the path is empty.
     pub(crate) fn fill_path(&mut self, path: &PathData, fill: &str, outline: Option<&Stroke>) {
         if !path.is_empty() {
@@ -215,12 +232,18 @@ impl SvgWriter {
     /// Fills a path so that what is behind it shines through, with a faint outline that keeps its
     /// border visible where several of them overlap and in print.
     pub(crate) fn tint_path(&mut self, path: &PathData, color: &str) {
-        if !path.is_empty() {
+        self.tint_part(path, path, color);
+    }
+
+    /// Tints the part of a path that is in view, and keeps the whole for a page that shows another part.
+    pub(crate) fn tint_part(&mut self, part: &PathData, whole: &PathData, color: &str) {
+        if !whole.is_empty() {
             self.element(&format!(
-                r#"<path d="{}" fill="{color}" fill-opacity="{}" stroke="{color}" stroke-opacity="{}" stroke-width="0.8" stroke-linejoin="round"/>"#,
-                path.0,
+                r#"<path d="{}" fill="{color}" fill-opacity="{}" stroke="{color}" stroke-opacity="{}" stroke-width="0.8" stroke-linejoin="round"{}/>"#,
+                part.0,
                 number(theme::TINT_OPACITY),
-                number(theme::TINT_OUTLINE_OPACITY)
+                number(theme::TINT_OUTLINE_OPACITY),
+                part.kept(whole)
             ));
         }
     }
@@ -228,6 +251,58 @@ impl SvgWriter {
     /// Draws horizontal lines of this thickness.
     pub(crate) fn stroke_runs(&mut self, path: &RunPath, color: &str, width: f64) {
         self.stroke_path(&path.data, &Stroke { color, width, dash: "" });
+    }
+
+    /// Draws `contents` in a group with these attributes, by which the script of a page finds it; without contents there
+    /// is no group.
+    pub(crate) fn group(&mut self, attributes: &[(&str, &str)], contents: impl FnOnce(&mut Self)) {
+        let begin = self.document.len();
+        let attributes: String = (attributes.iter())
+            .map(|(name, value)| format!(r#" {name}="{}""#, escape(value)))
+            .collect();
+        self.element(&format!("<g{attributes}>"));
+        let empty = self.document.len();
+        contents(self);
+        if self.document.len() == empty {
+            self.document.truncate(begin);
+        } else {
+            self.element("</g>");
+        }
+    }
+
+    /// Draws what belongs to a named series: a page can hide all that has one name. What has no name is drawn as it is.
+    pub(crate) fn series(&mut self, name: &str, contents: impl FnOnce(&mut Self)) {
+        if name.trim().is_empty() {
+            contents(self);
+        } else {
+            self.group(&[("data-series", name)], contents);
+        }
+    }
+
+    /// A text that browsers show beside the pointer when it rests on the group around it.
+    pub(crate) fn tooltip(&mut self, text: &str) {
+        self.element(&format!("<title>{}</title>", escape(text)));
+    }
+
+    /// Fills the marks of values, and notes where these are: the shape of a mark does not say it.
+    pub(crate) fn fill_marks(
+        &mut self,
+        path: &PathData,
+        fill: &str,
+        outline: Option<&Stroke>,
+        values: &[Point],
+    ) {
+        if !path.is_empty() {
+            let outline =
+                outline.map_or_else(String::new, |stroke| format!(" {}", stroke.attributes()));
+            let at: Vec<String> =
+                values.iter().map(|at| format!("{},{}", number(at.x), number(at.y))).collect();
+            self.element(&format!(
+                r#"<path d="{}" fill="{fill}"{outline} data-at="{}"/>"#,
+                path.0,
+                at.join(" ")
+            ));
+        }
     }
 
     /// Draws `contents` without smoothing their edges: shapes that touch leave no seam then.

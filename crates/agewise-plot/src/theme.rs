@@ -37,9 +37,30 @@ pub(crate) const MISSING: &str = "#eceff2";
 pub(crate) const STRIPE: &str = "#f5f7f9";
 /// How much of its colour a band shows: enough to survive a print, little enough to see the grid
 /// and other bands through it.
-pub(crate) const TINT_OPACITY: f64 = 0.2;
+pub(crate) const TINT_OPACITY: f64 = 0.15;
 /// How much of its colour the outline of a band shows.
-pub(crate) const TINT_OUTLINE_OPACITY: f64 = 0.45;
+pub(crate) const TINT_OUTLINE_OPACITY: f64 = 0.35;
+
+/// What a page shows in the dark instead of each colour of paper. The colours of heat maps stay: a scale cannot be turned
+/// around without changing what it says.
+pub(crate) const DARK: [(&str, &str); 16] = [
+    (BACKGROUND, "#12171d"),
+    (INK, "#e6ebf0"),
+    (MUTED, "#b4c0cc"),
+    (GRID, "#2c3640"),
+    (GRID_MINOR, "#1f272f"),
+    (AXIS, "#76828e"),
+    (REFERENCE, "#93a0ad"),
+    (MISSING, "#3a434d"),
+    (STRIPE, "#1a2129"),
+    (COLORS[0], "#4fa3e0"),
+    (COLORS[1], "#f28a4b"),
+    (COLORS[2], "#3dc597"),
+    (COLORS[3], "#e391c3"),
+    (COLORS[4], "#dba93b"),
+    (COLORS[5], "#a5d8f7"),
+    (COLORS[6], "#b8c4d0"),
+];
 
 /// Fonts a viewer may use; the measured one comes last because it is also the widest of them, so
 /// text laid out for it fits with any of the others.
@@ -289,6 +310,27 @@ mod tests {
                 red_share * red + green_share * green
             };
             assert!((1..LEVELS).all(|level| seen(level) > seen(level - 1)));
+        }
+    }
+
+    /// Lines and text stay readable on both grounds: at least 3 to 1, as WCAG asks of graphics.
+    #[test]
+    fn every_series_stands_out_from_both_grounds() {
+        let luminance = |color: &str| {
+            let [red, green, blue] = channels(color);
+            0.2126 * red + 0.7152 * green + 0.0722 * blue
+        };
+        let contrast = |one: &str, other: &str| {
+            let (one, other) = (luminance(one), luminance(other));
+            (one.max(other) + 0.05) / (one.min(other) + 0.05)
+        };
+        let dark = |light: &str| DARK.iter().find(|(of, _)| *of == light).unwrap().1;
+        for color in COLORS {
+            assert!(contrast(color, BACKGROUND) >= 3.0, "{color}");
+            assert!(contrast(dark(color), dark(BACKGROUND)) >= 3.0, "{color} in the dark");
+        }
+        for text in [INK, MUTED] {
+            assert!(contrast(dark(text), dark(BACKGROUND)) >= 7.0, "{text} in the dark");
         }
     }
 

@@ -186,6 +186,19 @@ pub(crate) fn log_label(tick: f64) -> String {
     }
 }
 
+/// Labels of all ticks of a logarithmic axis: where some are between the powers of ten, all are plain as far as people
+/// read that easily.
+pub(crate) fn log_labels(ticks: &[f64]) -> Vec<String> {
+    let exponent = |tick: f64| (tick.log10() + 1e-9).floor() as i32;
+    let is_power = |tick: &f64| (tick / power_of_ten(exponent(*tick))).round() <= 1.0;
+    let has_others = !ticks.iter().all(is_power);
+    let label = |&tick: &f64| match exponent(tick) {
+        exponent @ -3..=3 if has_others => fixed(tick, (-exponent).max(0) as usize),
+        _ => log_label(tick),
+    };
+    ticks.iter().map(label).collect()
+}
+
 /// How many decimals tell all ticks apart exactly, in units of `size`.
 fn decimals(ticks: &[f64], size: f64) -> usize {
     const MOST: i32 = 10;
@@ -341,5 +354,7 @@ mod tests {
             labels,
             ["10⁻³", "10⁻¹", "1", "10", "10²", "10¹²", "0.02", "0.5", "20", "5×10⁶"]
         );
+        assert_eq!(log_labels(&[0.1, 1.0]), ["10⁻¹", "1"]);
+        assert_eq!(log_labels(&[0.1, 0.2, 1.0]), ["0.1", "0.2", "1"]);
     }
 }

@@ -21,7 +21,7 @@ fn amount(pair: &Pair, points: &str) -> String {
 }
 
 /// Whether neither of a pair ever reached the target: that is no measured zero.
-fn is_without_result(pair: &Pair) -> bool {
+pub(crate) fn is_without_result(pair: &Pair) -> bool {
     pair.at_limit == pair.pairs && pair.effect == 0.0
 }
 

@@ -8,8 +8,10 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod comparison;
 pub mod data;
 mod figures;
+mod files;
 mod findings;
 pub mod format;
 mod methods;
@@ -19,8 +21,10 @@ mod series_style;
 mod summary_table;
 mod tables;
 pub mod theory;
+mod units;
 
 pub use figures::ReportFigure;
+pub use files::RunFiles;
 pub use page::page;
 pub use section::{ReportError, ReportSection};
 pub use summary_table::SummaryTable;

@@ -1,15 +1,10 @@
 //! The report: one page that explains itself, about one experiment or several, of either kind.
 
-use crate::figures::ReportFigure;
-use crate::findings::finding;
+use crate::figures::{ReportFigure, across};
 use crate::section::{ReportError, ReportSection};
 use crate::tables::{learning_overview, load_overview};
-use agewise_experiment::Measure;
 use agewise_experiment::run_dir::config_text;
-use agewise_plot::Page;
-
-/// The most findings about one measure that are all shown; of more, only those about the baseline are.
-const MOST_FINDINGS: usize = 15;
+use agewise_plot::{Link, Page};
 
 const LEARNING: &str = "Which policy learns faster?";
 const LOAD: &str = "How the policies load your clients";
@@ -26,14 +21,18 @@ pub fn page(sections: &[ReportSection<'_>]) -> Result<Page, ReportError> {
         _ => "Policies side by side",
     };
     let mut page = Page::new(title).lead(format!("{} experiments side by side.", sections.len()));
-    page = page.heading("All experiments");
+    page = page.choices(choices(sections)).heading("All experiments");
+    for figure in across::figures(sections) {
+        page = page.subheading(figure.heading).figure(&figure.figure, &figure.reading);
+    }
     if let Some(table) = learning_overview(sections) {
         page = page.table(table);
     }
     page = page.table(load_overview(sections));
-    for section in sections {
+    for (number, section) in sections.iter().enumerate() {
         page = page.heading(section.name.as_str()).paragraph(section.lead());
-        page = section.fill(page, &section.figures()?, Page::subheading)?;
+        let key = format!("pair_{number}");
+        page = section.fill(page, &section.figures()?, Page::subheading, &key)?;
     }
     Ok(page.footer(footer()))
 }
@@ -44,8 +43,20 @@ pub(crate) fn page_of(
     figures: &[ReportFigure],
 ) -> Result<Page, ReportError> {
     let page = Page::new(if section.trains() { LEARNING } else { LOAD }).lead(section.lead());
-    let page = section.fill(page, figures, Page::heading)?;
+    let page = page.choices(choices(std::slice::from_ref(section)));
+    let page = section.fill(page, figures, Page::heading, "pair")?;
     Ok(page.footer(footer()))
+}
+
+/// Every variant of any section with its look.
+fn choices(sections: &[ReportSection<'_>]) -> Vec<(String, usize)> {
+    let mut choices: Vec<(String, usize)> = Vec::new();
+    for (name, slot) in sections.iter().flat_map(ReportSection::styles) {
+        if choices.iter().all(|(known, _)| known != name) {
+            choices.push((name.to_string(), slot));
+        }
+    }
+    choices
 }
 
 fn footer() -> String {
@@ -53,14 +64,15 @@ fn footer() -> String {
 }
 
 impl ReportSection<'_> {
-    /// Adds everything about the experiment.
+    /// Adds everything about the experiment. The key makes ids unlike those of other experiments in the page.
     fn fill(
         &self,
         page: Page,
         figures: &[ReportFigure],
         heading: fn(Page, &'static str) -> Page,
+        key: &str,
     ) -> Result<Page, ReportError> {
-        let mut page = page.key_figures(self.key_figures());
+        let mut page = page.units(self.units()?).key_figures(self.key_figures());
         let command = self.experiment().command();
         if self.summary.finished_runs < self.summary.runs {
             page = page.note(format!(
@@ -73,42 +85,27 @@ impl ReportSection<'_> {
         if let Some(text) = self.caution() {
             page = page.note(text);
         }
-        page = self.tables().into_iter().fold(page, Page::table);
         if self.trains() {
-            page = self.findings(heading(page, "Which differences are significant"));
+            page = self.comparisons(heading(page, "Which differences are significant"), key);
         }
-        for figure in figures {
-            page = heading(page, figure.heading).figure(&figure.figure, &figure.reading);
-        }
+        let drawn = |page: Page, figure: &ReportFigure| {
+            let files =
+                self.files.as_ref().map_or_else(Vec::new, |files| files.figure(figure.name));
+            let page = heading(page, figure.heading);
+            page.figure_with_files(&figure.figure, &figure.reading, files)
+        };
+        // The first figure says most; the others follow the numbers that they are about.
+        let (first, others) = figures.split_at(figures.len().min(1));
+        page = first.iter().fold(page, drawn);
+        page = self.tables().into_iter().fold(heading(page, "The numbers"), Page::table);
+        page = others.iter().fold(page, drawn);
         page = heading(page, "How this was measured").list(self.methods());
         let summary = format!("config.toml (agewise {command} config.toml)");
-        Ok(page.preformatted(summary, config_text(self.experiment().params())?))
-    }
-
-    /// One sentence for each pair: the main measure first, the others folded away by their number.
-    fn findings(&self, mut page: Page) -> Page {
-        let Some(main) = self.summary.main_measure() else {
-            return page.paragraph("One policy alone: there is nothing to compare.");
-        };
-        let of = |measure: Measure| {
-            let pairs = self.summary.pairs.iter().filter(move |pair| pair.measure == measure);
-            let count = pairs.clone().count();
-            pairs.map(move |pair| finding(pair, count)).collect::<Vec<_>>()
-        };
-        // Those with the baseline come first.
-        let mut findings = of(main);
-        let with_baseline = self.summary.policies.len().saturating_sub(1);
-        let shown = if findings.len() > MOST_FINDINGS { with_baseline } else { findings.len() };
-        let hidden = findings.split_off(shown.min(findings.len()));
-        page = page.list(findings);
-        if !hidden.is_empty() {
-            page = page.preformatted("All other pairs of policies", hidden.join("\n"));
+        page = page.preformatted(summary, config_text(self.experiment().params())?);
+        let links: Vec<Link> = self.files.iter().flat_map(crate::RunFiles::links).collect();
+        if !links.is_empty() {
+            page = heading(page, "Files").links(links);
         }
-        let others = self.measures().into_iter().filter(|measure| *measure != main);
-        let others: Vec<String> = others.flat_map(of).collect();
-        if others.is_empty() {
-            return page;
-        }
-        page.preformatted("The same for the other measures", others.join("\n"))
+        Ok(page)
     }
 }

@@ -1,6 +1,7 @@
 //! One experiment in a report, and the files that are drawn of it.
 
 use crate::figures::ReportFigure;
+use crate::files::RunFiles;
 use crate::page::page_of;
 use crate::series_style::slots;
 use agewise_core::Result;
@@ -43,12 +44,20 @@ pub struct ReportSection<'a> {
     pub results: &'a Results,
     /// The figures over all runs.
     pub summary: Summary,
+    /// Where its files are; a page without that has no links to them.
+    pub files: Option<RunFiles>,
 }
 
 impl<'a> ReportSection<'a> {
     /// Sums up an experiment.
     pub fn new(name: impl Into<String>, results: &'a Results) -> Result<Self> {
-        Ok(Self { name: name.into(), results, summary: results.summary()? })
+        Ok(Self { name: name.into(), results, summary: results.summary()?, files: None })
+    }
+
+    /// Says where the files of the run are.
+    #[must_use]
+    pub fn with_files(self, files: RunFiles) -> Self {
+        Self { files: Some(files), ..self }
     }
 
     /// Writes everything that follows from the records into the directory of the run: tables, figures, and the page,
@@ -64,7 +73,13 @@ impl<'a> ReportSection<'a> {
             dir.write(&format!("{FIGURES}/{}.svg", figure.name), svg.as_bytes())?;
             dir.write(&format!("{FIGURES}/{}.png", figure.name), &png)?;
         }
-        let page = page_of(self, &figures)?;
+        let here = Self {
+            name: self.name.clone(),
+            results: self.results,
+            summary: self.summary.clone(),
+            files: Some(RunFiles::new(dir.path(), "")),
+        };
+        let page = page_of(&here, &figures)?;
         dir.write(REPORT, page.to_html().as_bytes())?;
         Ok(())
     }
@@ -94,12 +109,12 @@ impl<'a> ReportSection<'a> {
     /// The name of each variant, and its slot in the styles of series.
     pub(crate) fn styles(&self) -> Vec<(&'a str, usize)> {
         let variants = self.experiment().variants();
-        let policy = |variant: &'a agewise_experiment::Variant| {
+        let names = |variant: &'a agewise_experiment::Variant| {
             let spec = variant.policy().spec();
-            spec.map_or(variant.name(), |spec| spec.name())
+            (variant.name(), spec.map_or(variant.name(), |spec| spec.name()))
         };
-        let policies: Vec<&str> = variants.iter().map(policy).collect();
-        variants.iter().map(agewise_experiment::Variant::name).zip(slots(&policies)).collect()
+        let names: Vec<(&str, &str)> = variants.iter().map(names).collect();
+        variants.iter().map(agewise_experiment::Variant::name).zip(slots(&names)).collect()
     }
 
     /// The pairs with the baseline.

@@ -124,8 +124,11 @@ impl TheoryReport {
     /// Works out the theory of all policies.
     pub fn new(request: &TheoryRequest) -> Result<Self> {
         let setting = &request.setting;
-        let names: Vec<&str> = request.policies.iter().map(PolicySpec::name).collect();
-        let policies = request.policies.iter().zip(slots(&names));
+        let names: Vec<String> = request.policies.iter().map(PolicySpec::to_string).collect();
+        let policies = names.iter().map(String::as_str);
+        let policies = policies.zip(request.policies.iter().map(PolicySpec::name));
+        let slots = slots(&policies.collect::<Vec<_>>());
+        let policies = request.policies.iter().zip(slots);
         let policies = policies.map(|(spec, slot)| PolicyReport::new(spec, slot, request));
         Ok(Self {
             clients: setting.clients(),

@@ -108,7 +108,7 @@ fn a_world_shows_who_was_reached_and_no_theory() {
 fn a_task_measured_by_its_loss_is_compared_by_it() {
     let results = regression();
     let section = ReportSection::new("regression", &results).unwrap();
-    let learning = ["learning", "rounds-to-target", "differences", "advantage"];
+    let learning = ["learning", "rounds-to-target", "differences"];
     assert_eq!(figures(&section), [&learning[..], &LOAD].concat());
     let table = section.summary_table();
     assert!(table.title.starts_with("own data, 12 clients"), "{}", table.title);
@@ -120,6 +120,63 @@ fn a_task_measured_by_its_loss_is_compared_by_it() {
     assert!(html.contains("mean loss over the rounds") && !html.contains("final accuracy"));
 }
 
+/// Each policy against each other stands in a cell, and the sentence behind it is in the page.
+#[test]
+fn every_cell_of_a_matrix_has_its_sentence() {
+    let results = regression();
+    let section = ReportSection::new("regression", &results).unwrap();
+    let html = page(&[section]).unwrap().to_html();
+    let measures = ["Rounds to a loss of 0.5", "Mean loss over the rounds", "Final loss"];
+    for measure in measures {
+        assert!(html.contains(&format!("{measure}, ")), "{measure}");
+    }
+    let links: Vec<&str> = html.split("href=\"#pair_").skip(1).collect();
+    assert_eq!(links.len(), 2 * measures.len(), "both cells of the only pair, for each measure");
+    for link in links {
+        let id = link.split('"').next().unwrap();
+        assert!(html.contains(&format!("<li id=\"pair_{id}\">")), "{id}");
+    }
+    assert!(html.contains("oldest-first against random, "));
+}
+
+/// Axes of rounds can be shown in other units, of which each policy has its own.
+#[test]
+fn a_page_knows_what_rounds_cost() {
+    let units = |results: &Results| {
+        let section = ReportSection::new("run", results).unwrap();
+        let html = page(&[section]).unwrap().to_html();
+        let (_, text) = html.split_once("class=\"units\">").unwrap();
+        let units: serde_json::Value =
+            serde_json::from_str(text.split("</script>").next().unwrap()).unwrap();
+        units
+    };
+    let trained = units(&regression());
+    let names: Vec<&str> =
+        trained.as_array().unwrap().iter().map(|unit| unit["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["uploads", "megabytes"]);
+    // 3 of 12 clients report in each of 10 rounds, and a model of one number goes to them and back.
+    let last =
+        |unit: usize| trained[unit]["by"]["random"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last(0), serde_json::json!([10.0, 30.0]));
+    assert_eq!(last(1), serde_json::json!([10.0, 0.00024]));
+    let simulated = units(&simulated(|_| ()));
+    assert_eq!(simulated.as_array().unwrap().len(), 1);
+    assert_eq!(simulated[0]["name"], "uploads");
+}
+
+#[test]
+fn the_same_experiment_twice_has_figures_across() {
+    let (one, other) = (regression(), regression());
+    let sections = [("one", &one), ("other", &other)];
+    let sections = sections.map(|(name, results)| ReportSection::new(name, results).unwrap());
+    let html = page(&sections).unwrap().to_html();
+    for heading in ["Does it hold everywhere?", "When does it matter, in each experiment?"] {
+        assert!(html.contains(heading), "{heading}");
+    }
+    assert!(html.contains("oldest-first, one") && html.contains("oldest-first, other"));
+    assert!(html.contains("href=\"#pair_0_0_0\"") && html.contains("href=\"#pair_1_0_0\""));
+}
+
 #[test]
 fn experiments_of_both_kinds_stand_in_one_page() {
     let (calm, trained) = (simulated(|_| ()), regression());
@@ -127,6 +184,7 @@ fn experiments_of_both_kinds_stand_in_one_page() {
     let sections = sections.map(|(name, results)| ReportSection::new(name, results).unwrap());
     let html = page(&sections).unwrap().to_html();
     assert!(html.contains("Policies side by side"));
-    assert_eq!(html.matches("<svg").count(), 16);
+    assert_eq!(html.matches("<figure>").count(), 16);
+    assert!(html.contains("How are the clients of each experiment loaded?"));
     assert!(html.contains(">one<") && html.contains(">other<"));
 }

@@ -3,18 +3,38 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{Block, KeyFigure, Page};
+use super::interaction::{choices, content_security_policy, json, script};
+use super::{Block, KeyFigure, Link, LivePage, LiveState, Page};
 use crate::svg::{escape, number};
+use crate::theme::DARK;
 
 const STYLE: &str = include_str!("page.css");
+/// What reports add: what one can play with, and the dark.
+const REPORT_STYLE: &str = include_str!("report.css");
 
 /// The policy forbids every request, so that the page stays self-contained whatever is in it; the
 /// empty icon keeps browsers from asking a server for one.
-const HEAD: &str = r#"<meta charset="utf-8"/>
+fn head(policy: &str) -> String {
+    format!(
+        r#"<meta charset="utf-8"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:"/>
+<meta http-equiv="Content-Security-Policy" content="{policy}"/>
 <link rel="icon" href="data:,"/>
-"#;
+"#
+    )
+}
+
+/// The style of a report: figures have the colours of paper, and others in the dark.
+fn report_style() -> String {
+    let mut style =
+        format!("\n{STYLE}{REPORT_STYLE}@media screen and (prefers-color-scheme: dark) {{\n");
+    for (light, dark) in DARK {
+        _ = writeln!(style, "  svg [fill=\"{light}\"] {{ fill: {dark}; }}");
+        _ = writeln!(style, "  svg [stroke=\"{light}\"] {{ stroke: {dark}; }}");
+    }
+    style.push_str("}\n");
+    style
+}
 
 /// How much a figure may shrink on narrow screens before it scrolls instead: its numbers have to
 /// stay readable.
@@ -22,18 +42,48 @@ const SMALLEST_FIGURE_SCALE: f64 = 0.7;
 
 /// Writes the whole page.
 pub(super) fn write(page: &Page) -> String {
-    let anchors = anchors(page);
-    let mut html = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n");
-    html.push_str(HEAD);
-    _ = writeln!(html, "<title>{}</title>\n<style>\n{STYLE}</style>\n</head>", escape(&page.title));
+    let mut blocks = String::new();
+    write_blocks(&mut blocks, page, &anchors(page));
+    frame(page, &blocks, None)
+}
+
+/// Writes a page about something that goes on, and the sections of it that change.
+pub(super) fn write_live(page: &Page, state: &LiveState) -> LivePage {
+    let now = format!(
+        "<section id=\"now\" data-state=\"{}\">\n<h2>{}</h2>\n<p>{}</p>\n</section>\n",
+        escape(&state.state),
+        escape(&state.headline),
+        escape(&state.detail)
+    );
+    let mut past = format!("<section id=\"past\" data-version=\"{}\">\n", escape(&state.version));
+    write_blocks(&mut past, page, &anchors(page));
+    past.push_str("</section>\n");
+    LivePage { whole: frame(page, &format!("{now}{past}"), Some(&state.source)), now, past }
+}
+
+/// The page around its blocks; with the name of its source it asks that for what is new.
+fn frame(page: &Page, blocks: &str, source: Option<&str>) -> String {
+    // The script is cut out of XML with comments: what is hashed is all that stands in the element.
+    let (style, script) = (report_style(), format!("//<![CDATA[\n{}\n//]]>", script()));
+    let source_attribute =
+        source.map_or(String::new(), |source| format!(" data-source=\"{}\"", escape(source)));
+    let mut html = format!("<!DOCTYPE html>\n<html lang=\"en\"{source_attribute}>\n<head>\n");
+    html.push_str(&head(&content_security_policy(&style, &script, source.is_some())));
+    _ = writeln!(html, "<title>{}</title>\n<style>{style}</style>\n</head>", escape(&page.title));
     _ = writeln!(html, "<body>\n<header>\n<h1>{}</h1>", escape(&page.title));
     write_text(&mut html, "p", " class=\"lead\"", &page.lead);
     html.push_str("</header>\n");
-    write_contents(&mut html, page, &anchors);
-    html.push_str("<main>\n");
-    write_blocks(&mut html, page, &anchors);
-    html.push_str("</main>\n");
+    write_contents(&mut html, page, &anchors(page));
+    if source.is_some() {
+        html.push_str("<p id=\"gone\" role=\"alert\" hidden=\"\"></p>\n");
+    }
+    _ = write!(html, "<main>\n{blocks}</main>\n");
     write_text(&mut html, "footer", "", &page.footer);
+    write_data(&mut html, "id=\"series\"", &choices(&page.choices));
+    _ = writeln!(html, "<script>{script}</script>");
+    if source.is_some() {
+        html.push_str("<script src=\"live.js\"></script>\n");
+    }
     html.push_str("</body>\n</html>\n");
     html
 }
@@ -61,10 +111,25 @@ fn write_blocks(html: &mut String, page: &Page, anchors: &[String]) {
             Block::Note(text) => {
                 write_text(html, "p", " class=\"remark\" role=\"note\"", text);
             }
-            Block::Figure { title, svg, width, reading } => {
+            Block::Figure { title, svg, width, reading, files } => {
                 let name = if title.trim().is_empty() { "Figure" } else { title };
-                write_figure(html, &labels.unlike_others(name, section), svg, *width, reading);
+                let label = labels.unlike_others(name, section);
+                write_figure(html, &label, svg, *width, (reading, files));
             }
+            Block::Matrix { folded, matrix } => {
+                let label = labels.unlike_others(matrix.name(), section);
+                if let Some((summary, is_open)) = folded {
+                    let open = if *is_open { " open=\"\"" } else { "" };
+                    _ = writeln!(html, "<details{open}>\n<summary>{}</summary>", escape(summary));
+                }
+                matrix.write_to(html, &label);
+                html.push_str(if folded.is_some() { "</details>\n" } else { "" });
+            }
+            Block::Sentences { summary, sentences } => write_sentences(html, summary, sentences),
+            Block::Links(links) => {
+                _ = writeln!(html, "<p class=\"links\">{}</p>", link_list(links));
+            }
+            Block::Units(units) => write_data(html, "class=\"units\"", &json(units)),
             Block::Table(table) => {
                 table.write_to(html, &labels.unlike_others(table.name(), section));
             }
@@ -150,7 +215,13 @@ fn write_contents(html: &mut String, page: &Page, anchors: &[String]) {
     html.push_str("</ol>\n</nav>\n");
 }
 
-fn write_figure(html: &mut String, label: &str, svg: &str, width: f64, reading: &str) {
+fn write_figure(
+    html: &mut String,
+    label: &str,
+    svg: &str,
+    width: f64,
+    (reading, files): (&str, &[Link]),
+) {
     _ = writeln!(
         html,
         "<figure>\n<div class=\"scroll chart\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n\
@@ -158,14 +229,57 @@ fn write_figure(html: &mut String, label: &str, svg: &str, width: f64, reading: 
         escape(label),
         number((SMALLEST_FIGURE_SCALE * width).round())
     );
+    let links = match files {
+        [] => String::new(),
+        files => format!("<span class=\"files\">{}</span>", link_list(files)),
+    };
     if !reading.trim().is_empty() {
         _ = writeln!(
             html,
-            "<figcaption><strong>How to read it.</strong> {}</figcaption>",
+            "<figcaption><strong>How to read it.</strong> {}{links}</figcaption>",
             escape(reading)
         );
     }
     html.push_str("</figure>\n");
+}
+
+/// Links beside each other.
+fn link_list(links: &[Link]) -> String {
+    let link = |Link { text, path }: &Link| {
+        format!(r#"<a href="{}">{}</a>"#, escape(&percent_encoded(path)), escape(text))
+    };
+    links.iter().map(link).collect::<Vec<_>>().join(" ")
+}
+
+/// A relative path as a link: a name in it can neither be taken for a scheme nor for a query.
+fn percent_encoded(path: &str) -> String {
+    let mut link = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                link.push(char::from(byte));
+            }
+            other => _ = write!(link, "%{other:02X}"),
+        }
+    }
+    link
+}
+
+/// Sentences with ids, folded away.
+fn write_sentences(html: &mut String, summary: &str, sentences: &[(String, String)]) {
+    if sentences.is_empty() {
+        return;
+    }
+    _ = writeln!(html, "<details>\n<summary>{}</summary>\n<ul>", escape(summary));
+    for (id, sentence) in sentences {
+        _ = writeln!(html, r#"<li id="{}">{}</li>"#, escape(id), escape(sentence));
+    }
+    html.push_str("</ul>\n</details>\n");
+}
+
+/// Data for the script, which no browser runs.
+fn write_data(html: &mut String, attribute: &str, json: &str) {
+    _ = writeln!(html, r#"<script type="application/json" {attribute}>{json}</script>"#);
 }
 
 fn write_key_figures(html: &mut String, figures: &[KeyFigure]) {

@@ -1,15 +1,21 @@
 //! A report page: text, figures, tables and key figures in one self-contained HTML file.
 
 mod html;
+mod interaction;
+mod matrix;
 mod table;
 
 use crate::figure::Figure;
 use crate::figure::drawn_width;
 
+pub use interaction::Unit;
+pub use matrix::{Comparison, Matrix, MatrixCell};
 pub use table::{Cell, Column, Table};
 
-/// One report as an HTML page that needs nothing but itself: no scripts, no fonts, no requests.
+/// One report as an HTML page that needs nothing but itself: no fonts, no requests, and no script but its own.
 ///
+/// The page is complete without its script, which hides series ([`choices`](Self::choices)), reads values under the
+/// cursor, zooms and converts axes, sorts tables and shows the sentences of a [`Matrix`].
 /// Blocks stand in the order in which they are added. All text is shown as it is given; markup in
 /// it has no effect.
 ///
@@ -34,6 +40,7 @@ pub struct Page {
     title: String,
     lead: String,
     footer: String,
+    choices: Vec<(String, usize)>,
     blocks: Vec<Block>,
 }
 
@@ -45,10 +52,72 @@ enum Block {
     Paragraph(String),
     List(Vec<String>),
     Note(String),
-    Figure { title: String, svg: String, width: f64, reading: String },
+    Figure {
+        title: String,
+        svg: String,
+        width: f64,
+        reading: String,
+        files: Vec<Link>,
+    },
     Table(Table),
+    /// With a summary it is folded away under it.
+    Matrix {
+        folded: Option<(String, bool)>,
+        matrix: Matrix,
+    },
+    Sentences {
+        summary: String,
+        sentences: Vec<(String, String)>,
+    },
+    Links(Vec<Link>),
+    Units(Vec<Unit>),
     KeyFigures(Vec<KeyFigure>),
-    Preformatted { summary: String, text: String },
+    Preformatted {
+        summary: String,
+        text: String,
+    },
+}
+
+/// What a page says about something that goes on.
+#[derive(Clone, Debug)]
+pub struct LiveState {
+    /// A word for scripts and styles, such as `training` or `finished`.
+    pub state: String,
+    /// What it is doing.
+    pub headline: String,
+    /// More about that.
+    pub detail: String,
+    /// Who cannot be reached when there are no answers.
+    pub source: String,
+    /// Changes with the blocks of the page.
+    pub version: String,
+}
+
+/// A page that is served while something goes on.
+#[derive(Clone, Debug)]
+pub struct LivePage {
+    /// The whole page.
+    pub whole: String,
+    /// The section that says what is going on.
+    pub now: String,
+    /// The section with the blocks of the page.
+    pub past: String,
+}
+
+/// A link to a file beside the page.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// What stands in the page.
+    pub text: String,
+    /// Where the file is, from the page.
+    pub path: String,
+}
+
+impl Link {
+    /// A link to a path from the page, with slashes.
+    pub fn new(text: impl Into<String>, path: impl Into<String>) -> Self {
+        Self { text: text.into(), path: path.into() }
+    }
 }
 
 /// One number that matters, for a row of small cards.
@@ -76,7 +145,13 @@ impl KeyFigure {
 impl Page {
     /// A page without blocks.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), lead: String::new(), footer: String::new(), blocks: Vec::new() }
+        Self {
+            title: title.into(),
+            lead: String::new(),
+            footer: String::new(),
+            choices: Vec::new(),
+            blocks: Vec::new(),
+        }
     }
 
     /// Sets the text under the title that says what the page is about.
@@ -88,6 +163,12 @@ impl Page {
     /// Sets the small text at the end of the page.
     pub fn footer(mut self, text: impl Into<String>) -> Self {
         self.footer = text.into();
+        self
+    }
+
+    /// Sets the names of the series that one can hide and show in all figures, each with the slot of its look.
+    pub fn choices(mut self, names: impl IntoIterator<Item = (String, usize)>) -> Self {
+        self.choices = names.into_iter().collect();
         self
     }
 
@@ -118,17 +199,59 @@ impl Page {
 
     /// Adds a figure, drawn now, and under it a sentence on how to read it, which may be empty.
     pub fn figure(self, figure: &Figure, how_to_read: impl Into<String>) -> Self {
+        self.figure_with_files(figure, how_to_read, [])
+    }
+
+    /// Adds a figure as [`figure`](Self::figure) does, with links to files that hold it.
+    pub fn figure_with_files(
+        self,
+        figure: &Figure,
+        how_to_read: impl Into<String>,
+        files: impl IntoIterator<Item = Link>,
+    ) -> Self {
         self.block(Block::Figure {
             title: figure.title.clone(),
             svg: figure.to_svg(),
             width: drawn_width(figure),
             reading: how_to_read.into(),
+            files: files.into_iter().collect(),
         })
     }
 
     /// Adds a table.
     pub fn table(self, table: Table) -> Self {
         self.block(Block::Table(table))
+    }
+
+    /// Adds a matrix.
+    pub fn matrix(self, matrix: Matrix) -> Self {
+        self.block(Block::Matrix { folded: None, matrix })
+    }
+
+    /// Adds a matrix that is folded away under its summary, unless it is open; in print it is always.
+    pub fn folded_matrix(self, summary: impl Into<String>, is_open: bool, matrix: Matrix) -> Self {
+        self.block(Block::Matrix { folded: Some((summary.into(), is_open)), matrix })
+    }
+
+    /// Adds sentences, each with the id by which the cells of a [`Matrix`] lead to it, folded away under a summary. An id
+    /// has an underscore, which no anchor of a heading has.
+    pub fn sentences(
+        self,
+        summary: impl Into<String>,
+        sentences: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let sentences = sentences.into_iter().collect();
+        self.block(Block::Sentences { summary: summary.into(), sentences })
+    }
+
+    /// Adds a list of links to files.
+    pub fn links(self, links: impl IntoIterator<Item = Link>) -> Self {
+        self.block(Block::Links(links.into_iter().collect()))
+    }
+
+    /// Sets the units in which the convertible axes of all figures from here on can be shown.
+    pub fn units(self, units: impl IntoIterator<Item = Unit>) -> Self {
+        self.block(Block::Units(units.into_iter().collect()))
     }
 
     /// Adds a row of cards with numbers that matter.
@@ -151,6 +274,12 @@ impl Page {
     /// without title, lead, contents and footer.
     pub fn to_parts(&self) -> (&'static str, String) {
         html::write_parts(self)
+    }
+
+    /// The page as a program serves it that shows something while it goes on. The program answers `live.js` with a script
+    /// that asks for `live?have=VERSION` and puts the sections of the answer in the place of the old ones.
+    pub fn to_live(&self, state: &LiveState) -> LivePage {
+        html::write_live(self, state)
     }
 
     fn block(mut self, block: Block) -> Self {

@@ -91,6 +91,42 @@ fn it_has_a_name_and_a_description_for_screen_readers() {
     assert!(description.contains("What it shows."));
 }
 
+/// What the script of a page needs: the place and the axes of a plot, and what belongs to which series.
+#[test]
+fn parts_of_a_figure_can_be_found() {
+    let points = (0..=50).map(|x| (f64::from(x), f64::from(x * x)));
+    let x = Axis::linear("round").convertible();
+    let y = Axis::linear("y").range(0.0, 100.0);
+    let figure = Figure::new("t")
+        .panel(Panel::new("p", x, y).series(Series::new("a & b", SeriesStyle::Line, points)))
+        .panel(panel("q").series(Series::new(
+            "c",
+            SeriesStyle::LineWithMarkers,
+            (0..=10).map(|x| (f64::from(x), 1.0)),
+        )));
+    let svg = figure.to_svg();
+    let document = Document::parse(&svg).unwrap();
+    let with = |name: &str| {
+        document.descendants().filter(|node| node.has_attribute(name)).collect::<Vec<_>>()
+    };
+    let plots = with("data-place");
+    assert_eq!(plots.len(), 2);
+    assert_eq!(plots[0].attribute("data-x"), Some("0 50 linear"));
+    assert_eq!(plots[0].attribute("data-zoom"), Some("units"));
+    assert_eq!(plots[1].attribute("data-zoom"), None);
+    let names: Vec<_> =
+        with("data-series").iter().map(|node| node.attribute("data-series")).collect();
+    assert_eq!(names[0], Some("a & b"));
+    // Most of the curve is above the plot, and kept for pages that show more.
+    let whole = with("data-all")[0].attribute("data-all").unwrap();
+    assert!(whole.matches('L').count() > 40, "{whole}");
+    let seen = with("data-all")[0].attribute("d").unwrap();
+    assert!(seen.matches('L').count() < 15, "{seen}");
+    // Marks note which values they stand for.
+    assert_eq!(with("data-at")[0].attribute("data-at").unwrap().split(' ').count(), 11);
+    assert_eq!(with("data-entry").len(), 2);
+}
+
 #[test]
 fn the_legend_names_each_series_once() {
     for position in [LegendPosition::Top, LegendPosition::Bottom] {

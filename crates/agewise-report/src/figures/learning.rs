@@ -1,6 +1,6 @@
 //! How fast variants learn, whether the difference is real, and whom the model serves.
 
-use super::ReportFigure;
+use super::{ReportFigure, mean_curve};
 use crate::format::{capitalised, target_name};
 use crate::section::ReportSection;
 use crate::series_style::REFERENCE;
@@ -10,21 +10,37 @@ use agewise_plot::{
 };
 use std::collections::BTreeMap;
 
+/// The share of the rounds at the beginning whose differences need not fit into the figure: before models can do anything
+/// they are many times as large as later.
+const FIRST_ROUNDS: f64 = 0.2;
+
 impl ReportSection<'_> {
     /// The figures of an experiment that trains.
     pub(super) fn learning_figures(&self) -> Vec<ReportFigure> {
         let band = if self.has_bands() {
-            "with its 95% interval as a band"
+            "the mean over seeds with its 95% interval as a band"
         } else {
-            "without bands, as so many would hide the lines"
+            "the mean over seeds without bands, as so many would hide the lines"
+        };
+        let differences = if self.experiment().variants().len() > 1 {
+            let window = match self.window() {
+                1 => String::new(),
+                window => format!(", as means over {window} rounds"),
+            };
+            format!(
+                "Left, differences from the baseline under the same seed after the same round{window}: what a lucky start does to \
+                 both cancels, and a band that leaves 0 is a difference at that round. The first rounds may leave the figure. "
+            )
+        } else {
+            String::new()
         };
         let mut figures = vec![ReportFigure::new(
             "learning",
             "How fast do they learn?",
             self.learning_figure(),
             format!(
-                "The model on the test set after each round: the mean over seeds, {band}. Where runs end at the target, lines \
-                 end with the first run that does."
+                "{differences}Curves show the model on the test set after each round, {band}; their axes \
+                 are logarithmic. Where runs end at the target, lines end with the first run that does."
             ),
         )];
         if !self.experiment().targets().is_empty() {
@@ -48,17 +64,6 @@ impl ReportSection<'_> {
                 self.difference_figure(),
                 "Each policy against the baseline over common seeds, with the 95% interval of the paired difference. A bar \
                  that does not touch the line at 0 is a difference that the data support, if it is the only one you look at.",
-            ));
-            figures.push(ReportFigure::new(
-                "advantage",
-                "When does it matter?",
-                self.advantage_figure(),
-                format!(
-                    "{} minus that of the baseline under the same seed, round by round: the mean over seeds, {band}. {} 0 a \
-                     policy is ahead.",
-                    capitalised(self.score_name()),
-                    if self.is_measured_by_accuracy() { "Above" } else { "Below" }
-                ),
             ));
         }
         if let Some(figure) = self.bound_figure() {
@@ -89,34 +94,125 @@ impl ReportSection<'_> {
         self.runs_of(place).filter_map(|run| Some((run.id.seed, run.training.as_ref()?)))
     }
 
+    /// Differences from the baseline beside the curves themselves, which lie on top of each other.
     fn learning_figure(&self) -> Figure {
-        let x = || Axis::linear("round");
-        let mut accuracy = Panel::new("Accuracy", x(), Axis::linear("test accuracy"));
-        let mut loss = Panel::new("Loss", x(), Axis::log10("test loss"));
-        for (place, style) in self.styles().into_iter().enumerate() {
-            let curve = |value: fn(&CurvePoint) -> Option<f64>, limits| {
-                let curves = self.training_of(place).map(|(_, run)| {
-                    run.curve
-                        .iter()
-                        .filter_map(|point| Some((point.round, value(point)?)))
-                        .collect()
-                });
-                self.curve(style, curves.collect(), limits)
-            };
-            accuracy = accuracy.series(curve(|point| point.accuracy, (0.0, 1.0)));
-            loss = loss.series(curve(|point| point.loss, (0.0, f64::INFINITY)));
+        let mut figure = self.titled("Learning").columns(2).panel_height(330.0);
+        let has_differences = self.experiment().variants().len() > 1;
+        let loss_difference = || {
+            let title = format!("Loss minus that of {}", self.summary.baseline);
+            self.difference(title, "difference", |point| point.loss)
+        };
+        if self.is_measured_by_accuracy() {
+            if has_differences {
+                figure = figure.panel(self.score_difference(""));
+            }
+            figure = figure.panel(self.error_panel());
         }
-        let by_accuracy = self.is_measured_by_accuracy();
-        for &target in self.experiment().targets() {
-            let line = ReferenceLine::horizontal(target, target_name(target, by_accuracy));
-            if by_accuracy {
-                accuracy = accuracy.reference(line);
-            } else {
-                loss = loss.reference(line);
+        if has_differences {
+            figure = figure.panel(loss_difference());
+        }
+        figure.panel(self.loss_panel())
+    }
+
+    /// The share of samples that are not recognised: on a logarithmic axis late rounds differ as visibly as early ones.
+    fn error_panel(&self) -> Panel {
+        let x = Axis::linear("round").convertible();
+        let panel = Panel::new("Test error", x, Axis::log10("1 - test accuracy"));
+        let panel = self.experiment().targets().iter().fold(panel, |panel, &target| {
+            let name = format!("accuracy {}", target_name(target, true));
+            panel.reference(ReferenceLine::horizontal(1.0 - target, name))
+        });
+        self.curves(panel, |point| point.accuracy.map(|accuracy| 1.0 - accuracy), (0.0, 1.0))
+    }
+
+    fn loss_panel(&self) -> Panel {
+        let x = Axis::linear("round").convertible();
+        let mut panel = Panel::new("Test loss", x, Axis::log10("test loss"));
+        if !self.is_measured_by_accuracy() {
+            for &target in self.experiment().targets() {
+                let line = ReferenceLine::horizontal(target, target_name(target, false));
+                panel = panel.reference(line);
             }
         }
-        let figure = self.titled("Learning");
-        if by_accuracy { figure.panel(accuracy).panel(loss) } else { figure.panel(loss) }
+        self.curves(panel, |point| point.loss, (0.0, f64::INFINITY))
+    }
+
+    /// Adds a curve of each variant: the mean over seeds.
+    fn curves(
+        &self,
+        panel: Panel,
+        value: fn(&CurvePoint) -> Option<f64>,
+        limits: (f64, f64),
+    ) -> Panel {
+        self.styles().into_iter().enumerate().fold(panel, |panel, (place, style)| {
+            let of_run = |(_, run): (u32, &TrainingRecord)| {
+                let points = run.curve.iter();
+                points.filter_map(|point| Some((point.round, value(point)?))).collect()
+            };
+            let curves = self.training_of(place).map(of_run).collect();
+            panel.series(self.curve(style, curves, limits))
+        })
+    }
+
+    /// What models are measured by, minus that of the baseline under the same seed; without a title it says that itself.
+    pub(super) fn score_difference(&self, title: &str) -> Panel {
+        let usual = || {
+            format!("{} minus that of {}", capitalised(self.score_name()), self.summary.baseline)
+        };
+        let title = if title.is_empty() { usual() } else { title.to_string() };
+        if self.is_measured_by_accuracy() {
+            self.difference(title, "percentage points", |point| Some(100.0 * point.score))
+        } else {
+            self.difference(title, "difference", |point| Some(point.score))
+        }
+    }
+
+    /// A value of each round minus that of the baseline under the same seed: the mean over seeds. Pairs are compared
+    /// after the same number of rounds, so the axis has no other unit.
+    fn difference(
+        &self,
+        title: String,
+        unit: &str,
+        value: fn(&CurvePoint) -> Option<f64>,
+    ) -> Panel {
+        let base = self.experiment().baseline();
+        let of_pair = |(seed, run): (u32, &TrainingRecord)| {
+            let (_, other) = self.training_of(base).find(|(other, _)| *other == seed)?;
+            let other: BTreeMap<u64, f64> = (other.curve.iter())
+                .filter_map(|point| Some((point.round, value(point)?)))
+                .collect();
+            let difference =
+                |point: &CurvePoint| Some((point.round, value(point)? - other.get(&point.round)?));
+            let raw: Vec<(u64, f64)> = run.curve.iter().filter_map(difference).collect();
+            Some(running_means(&raw, self.window()))
+        };
+        let limits = (f64::NEG_INFINITY, f64::INFINITY);
+        let curves = |place: usize| {
+            mean_curve(self.training_of(place).filter_map(of_pair).collect(), limits)
+        };
+        let all: Vec<_> = (0..self.experiment().variants().len()).map(curves).collect();
+        let settled = self.experiment().params().rounds as f64 * FIRST_ROUNDS;
+        let late = all.iter().flat_map(|(points, band)| {
+            let points = points.iter().map(|&(round, value)| (round, value, value));
+            points.chain(band.iter().copied().filter(|_| self.has_bands()))
+        });
+        let late = late.filter(|(round, ..)| *round >= settled);
+        let (low, high) = late
+            .fold((0.0_f64, 0.0_f64), |(low, high), (_, from, to)| (low.min(from), high.max(to)));
+        let room = 0.1 * (high - low);
+        let y = Axis::linear(unit).range(low - room, high + room);
+        let panel = Panel::new(title, Axis::linear("round").zoomable(), y);
+        let panel = panel.reference(ReferenceLine::horizontal(0.0, ""));
+        self.styles().into_iter().zip(all).fold(panel, |panel, ((name, slot), (points, band))| {
+            let band = if self.has_bands() { band } else { Vec::new() };
+            let line = Series::new(name, SeriesStyle::Line, points).slot(slot);
+            panel.series(line.band(band))
+        })
+    }
+
+    /// Differences are means over so many rounds: single rounds are mostly noise.
+    fn window(&self) -> usize {
+        (self.experiment().params().rounds as usize / 12).clamp(1, 50)
     }
 
     fn target_figure(&self) -> Figure {
@@ -186,37 +282,6 @@ impl ReportSection<'_> {
         figure
     }
 
-    fn advantage_figure(&self) -> Figure {
-        let base = self.experiment().baseline();
-        let (scale, limits, unit) = if self.is_measured_by_accuracy() {
-            (100.0, (-100.0, 100.0), "percentage points")
-        } else {
-            (1.0, (f64::NEG_INFINITY, f64::INFINITY), "difference")
-        };
-        let score = capitalised(self.score_name());
-        let title = format!("{score} minus that of {}", self.summary.baseline);
-        let mut panel = Panel::new(title, Axis::linear("round"), Axis::linear(unit))
-            .reference(ReferenceLine::horizontal(0.0, ""));
-        let curves = |place: usize| {
-            self.training_of(place).filter_map(|(seed, run)| {
-                let (_, other) = self.training_of(base).find(|(other, _)| *other == seed)?;
-                let other: BTreeMap<u64, f64> =
-                    other.curve.iter().map(|point| (point.round, point.score)).collect();
-                let difference = |point: &CurvePoint| {
-                    let other = other.get(&point.round)?;
-                    Some((point.round, scale * (point.score - other)))
-                };
-                Some(run.curve.iter().filter_map(difference).collect::<Vec<_>>())
-            })
-        };
-        for (place, style) in self.styles().into_iter().enumerate() {
-            if place != base {
-                panel = panel.series(self.curve(style, curves(place).collect(), limits));
-            }
-        }
-        self.titled("The advantage over the rounds").panel(panel)
-    }
-
     /// The bound over the measured error, where the constants are known.
     fn bound_figure(&self) -> Option<Figure> {
         if !self.experiment().training()?.bound {
@@ -278,5 +343,26 @@ impl ReportSection<'_> {
             }
         }
         measures
+    }
+}
+
+/// The mean of each point and those before it, over a window of so many points.
+fn running_means(points: &[(u64, f64)], window: usize) -> Vec<(u64, f64)> {
+    let mean = |end: usize| {
+        let part = &points[(end + 1).saturating_sub(window)..=end];
+        (points[end].0, part.iter().map(|(_, value)| value).sum::<f64>() / part.len() as f64)
+    };
+    (0..points.len()).map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_means_look_back() {
+        let points = [(1, 4.0), (2, 2.0), (3, 6.0), (5, 1.0)];
+        assert_eq!(running_means(&points, 2), [(1, 4.0), (2, 3.0), (3, 4.0), (5, 3.5)]);
+        assert_eq!(running_means(&points, 1), points);
     }
 }

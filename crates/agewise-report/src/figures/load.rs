@@ -134,7 +134,7 @@ impl ReportSection<'_> {
     }
 
     fn sigma_figure(&self) -> Figure {
-        let x = Axis::linear("round");
+        let x = Axis::linear("round").convertible();
         let mut panel = Panel::new("Sigma over the rounds so far", x, Axis::linear("Sigma"));
         // The first rounds are all noise: a fiftieth of the run is left out of the drawing.
         let skip = (self.experiment().params().rounds as usize / 50).max(1);

@@ -1,6 +1,7 @@
 //! The figures of an experiment: those of learning where it trains, those of load, and those of the world where clients
 //! are not always there.
 
+pub(crate) mod across;
 mod costs;
 mod learning;
 mod load;

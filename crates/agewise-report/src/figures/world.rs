@@ -26,7 +26,8 @@ impl ReportSection<'_> {
         ];
         let mut figure = self.titled("Who is reached?");
         for (place, (title, value)) in panels.into_iter().enumerate() {
-            let mut panel = Panel::new(title, Axis::linear("round"), Axis::linear("clients"));
+            let x = Axis::linear("round").convertible();
+            let mut panel = Panel::new(title, x, Axis::linear("clients"));
             if place > 0 {
                 panel = panel.reference(ReferenceLine::horizontal(target, "target m"));
             }

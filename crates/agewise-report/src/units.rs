@@ -1,0 +1,116 @@
+//! The units in which the x axis of curves can be shown beside rounds: what a round has cost so far.
+
+use crate::section::ReportSection;
+use agewise_core::Result;
+use agewise_experiment::{Experiment, RoundLog, RoundRecord, SpeedDistribution};
+use agewise_plot::Unit;
+
+/// A run has about as many knots; between them the way is straight.
+const KNOTS: usize = 150;
+
+/// One round of a run.
+struct Round<'a> {
+    experiment: &'a Experiment,
+    seed: u32,
+    record: &'a RoundRecord,
+    log: Option<&'a RoundLog>,
+}
+
+/// A unit: its name, the label of axes, whether an experiment has it, what a round of it costs, and how many of what is
+/// counted make one on the axis. A further unit is one more entry of [`KINDS`].
+struct Kind {
+    name: &'static str,
+    label: &'static str,
+    exists: fn(&Experiment) -> bool,
+    cost: fn(&Round<'_>) -> Result<f64>,
+    size: f64,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind {
+        name: "seconds",
+        label: "simulated seconds",
+        exists: |experiment| {
+            experiment.task().is_some() && experiment.speeds() != SpeedDistribution::Equal
+        },
+        cost: |round| {
+            let Some(log) = round.log else { return Ok(0.0) };
+            Ok(round.experiment.context(round.seed)?.seconds(log))
+        },
+        size: 1.0,
+    },
+    Kind {
+        name: "uploads",
+        label: "updates received",
+        exists: |_| true,
+        cost: |round| Ok(round.record.reported as f64),
+        size: 1.0,
+    },
+    Kind {
+        name: "megabytes",
+        label: "models moved (MB)",
+        exists: |experiment| experiment.task().is_some_and(|task| task.parameters() > 0),
+        cost: |round| Ok(round.log.map_or(0.0, |log| round.experiment.bytes_of(log) as f64)),
+        size: 1e6,
+    },
+];
+
+impl ReportSection<'_> {
+    /// Every unit that this experiment has: for each variant, the mean over seeds of what rounds have cost so far.
+    pub(crate) fn units(&self) -> Result<Vec<Unit>> {
+        let kinds = KINDS.iter().filter(|kind| (kind.exists)(self.experiment()));
+        kinds.map(|kind| self.unit(kind)).collect()
+    }
+
+    fn unit(&self, kind: &Kind) -> Result<Unit> {
+        let mut unit = Unit::new(kind.name, kind.label);
+        for (place, (name, _)) in self.styles().into_iter().enumerate() {
+            let runs = self.runs_of(place).map(|run| {
+                let logs = run.training.iter().flat_map(|training| &training.logs);
+                let logs = logs.map(Some).chain(std::iter::repeat(None));
+                let (experiment, seed) = (self.experiment(), run.id.seed);
+                let rounds = run.rounds.iter().zip(logs);
+                let mut so_far = 0.0;
+                rounds
+                    .map(|(record, log)| {
+                        so_far += (kind.cost)(&Round { experiment, seed, record, log })?;
+                        Ok(so_far)
+                    })
+                    .collect::<Result<Vec<f64>>>()
+            });
+            unit = unit.series(name, knots(&runs.collect::<Result<Vec<_>>>()?, kind.size));
+        }
+        Ok(unit)
+    }
+}
+
+/// The mean over runs after some of the rounds that all of them have, the last one among them.
+fn knots(runs: &[Vec<f64>], size: f64) -> Vec<(f64, f64)> {
+    let rounds = runs.iter().map(Vec::len).min().unwrap_or(0);
+    let step = rounds.div_ceil(KNOTS).max(1);
+    let chosen = (1..=rounds).filter(|round| round % step == 0 || *round == rounds);
+    let mean = |round: usize| {
+        let sum: f64 = runs.iter().map(|run| run[round - 1]).sum();
+        // Six digits are more than a pixel, and keep pages small.
+        let mean = sum / runs.len() as f64 / size;
+        let digits = 5.0 - mean.abs().max(1e-300).log10().floor();
+        let scale = 10f64.powf(digits.clamp(0.0, 12.0));
+        (round as f64, (mean * scale).round() / scale)
+    };
+    chosen.map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knots_are_means_and_end_with_the_last_common_round() {
+        let short = knots(&[vec![1.0, 2.0, 3.0], vec![3.0, 4.0]], 2.0);
+        assert_eq!(short, [(1.0, 1.0), (2.0, 1.5)]);
+        let long: Vec<f64> = (1..=1001).map(f64::from).collect();
+        let many = knots(&[long], 1.0);
+        assert!(many.len() <= KNOTS + 1 && many.last() == Some(&(1001.0, 1001.0)));
+        assert!(knots(&[], 1.0).is_empty());
+    }
+}
