@@ -7,10 +7,15 @@ mod audit;
 mod client;
 mod clock_args;
 mod compare;
+mod completions;
+mod config;
+mod config_keys;
 mod coordinator;
 mod data;
 mod deployment_config;
+mod doctor;
 mod experiment;
+mod man;
 mod network;
 mod policies;
 mod presets;
@@ -18,6 +23,7 @@ mod progress;
 mod progress_table;
 mod report;
 mod run_args;
+mod serve;
 mod simulate;
 mod sizes;
 mod status;
@@ -25,6 +31,7 @@ mod swarm;
 mod table;
 mod theory;
 mod time_left;
+mod web_browser;
 mod whole_number;
 
 use agewise_experiment::{ExperimentError, RunDirError};
@@ -117,11 +124,15 @@ enum Command {
     Policies(policies::PoliciesArgs),
     Presets(presets::PresetsArgs),
     Data(data::DataArgs),
+    Config(config::ConfigArgs),
     Coordinator(coordinator::CoordinatorArgs),
     Client(client::ClientArgs),
     Swarm(swarm::SwarmArgs),
     Status(status::StatusArgs),
     Audit(audit::AuditArgs),
+    Doctor(doctor::DoctorArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// Runs the command line of this process.
@@ -175,6 +186,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Swarm(args) => swarm::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Audit(args) => audit::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     }
 }
 

@@ -1,24 +1,28 @@
 //! `agewise report`: draws experiments again, from their folders.
 
 use super::data::DataDir;
-use super::{Failure, print};
+use super::{Failure, print, serve, web_browser};
 use agewise_core::files::write_atomically;
 use agewise_experiment::run_dir::{LOGS, REPORT, SUMMARY};
 use agewise_experiment::{Experiment, Results, RunDir, read};
-use agewise_report::{ReportSection, page};
+use agewise_report::{ReportSection, RunFiles, page};
 use clap::Args;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::{Component, Path, PathBuf};
 
 const ABOUT: &str = "Draw the report of a run again, or put several into one";
 
 const TEACHING: &str = "\
 Draw the tables, figures and the report of a run again, from the logs in its folder; of a comparison or a simulation. \
-With --out, write one page about one or several runs instead and leave their folders alone.";
+With --out, write one page about one or several runs instead and leave their folders alone. With --serve, show a run \
+while it goes on: the page follows it, on this machine only, and nothing is written.";
 
 const EXAMPLES: &str = "\
 Examples:
   agewise report runs/compare-001
+  agewise report runs/compare-001 --open
+  agewise report runs/compare-001 --serve --open
   agewise report runs/compare-001 runs/simulate-001 \\
     --out all.html";
 
@@ -37,13 +41,25 @@ pub(crate) struct ReportArgs {
     #[arg(long, requires = "out")]
     force: bool,
 
+    /// Open the page in the browser
+    #[arg(long)]
+    open: bool,
+
+    /// Show a run while it goes on, until Ctrl-C
+    #[arg(long, conflicts_with = "out")]
+    serve: bool,
+
+    /// The address of this machine on which the page is shown
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7072", requires = "serve")]
+    listen: SocketAddr,
+
     #[command(flatten)]
     place: DataDir,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
-    if args.runs.len() > 1 && args.out.is_none() {
+    if args.runs.len() > 1 && args.out.is_none() && !args.serve {
         let message = "out is not given: expected --out FILE.html for a report about several runs";
         return Err(Failure::BadInput(message.to_string()));
     }
@@ -51,6 +67,12 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         check_out(out, args.force)?;
     }
     let folders = args.place.folders();
+    if args.serve {
+        let [path] = &args.runs[..] else {
+            return Err(agewise_core::Error::new("serve", args.runs.len(), "one run").into());
+        };
+        return serve::serve(RunDir::open(path)?, folders, name_of(path), args.listen, args.open);
+    }
     let mut runs = Vec::with_capacity(args.runs.len());
     // Of what is written to; they are held until the end.
     let mut locks = Vec::new();
@@ -72,10 +94,17 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
             let _ = writeln!(text, "Report: {}", dir.path().join(REPORT).display());
             text += &unfinished(dir, results);
         }
-        return print(&text);
+        print(&text)?;
+        let page = runs.first().map(|(dir, _)| dir.path().join(REPORT));
+        return page.filter(|_| args.open).map_or(Ok(()), web_browser::open);
     };
-    let sections = runs.iter().map(|(dir, results)| section((dir, results)));
-    let sections = sections.collect::<Result<Vec<_>, _>>()?;
+    let sections = runs.iter().map(|(dir, results)| {
+        let section = section((dir, results))?;
+        // Without a way from the page to the folder (another drive) there are no links.
+        let files = way(out, dir.path()).map(|way| RunFiles::new(dir.path(), way));
+        Ok(files.into_iter().fold(section, ReportSection::with_files))
+    });
+    let sections = sections.collect::<Result<Vec<_>, Failure>>()?;
     write_atomically(out, page(&sections)?.to_html().as_bytes()).map_err(|error| {
         let message = format!("out = {}: {error}", out.display());
         match error.kind() {
@@ -84,7 +113,26 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         }
     })?;
     let unfinished: String = runs.iter().map(|(dir, results)| unfinished(dir, results)).collect();
-    print(&format!("Report: {}\n{unfinished}", out.display()))
+    print(&format!("Report: {}\n{unfinished}", out.display()))?;
+    if args.open { web_browser::open(out) } else { Ok(()) }
+}
+
+/// The way from a page to a folder, with slashes.
+fn way(page: &Path, folder: &Path) -> Option<String> {
+    let parent = page.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let from = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    let to = folder.canonicalize().ok()?;
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    if common == 0 {
+        return None;
+    }
+    let up = from.components().skip(common).map(|_| Some("..".to_string()));
+    let down = to.components().skip(common).map(|part| match part {
+        Component::Normal(name) => name.to_str().map(str::to_string),
+        _ => None,
+    });
+    let steps: Option<Vec<String>> = up.chain(down).collect();
+    steps.map(|steps| steps.join("/"))
 }
 
 /// Refuses a name that is not one of a page, and a file that exists unless it is to be replaced.
@@ -141,4 +189,21 @@ fn name_of(path: &Path) -> String {
         .ok()
         .and_then(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()));
     name.unwrap_or_else(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_goes_up_and_down() {
+        let folder = std::env::temp_dir().join(format!("agewise-way-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("pages")).unwrap();
+        std::fs::create_dir_all(folder.join("runs/one")).unwrap();
+        let found = way(&folder.join("pages/all.html"), &folder.join("runs/one"));
+        let beside = way(&folder.join("all.html"), &folder.join("runs"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.as_deref(), Some("../runs/one"));
+        assert_eq!(beside.as_deref(), Some("runs"));
+    }
 }

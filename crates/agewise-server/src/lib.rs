@@ -17,6 +17,7 @@ pub mod client;
 mod config;
 pub mod coordinator;
 pub mod crypto;
+pub mod live_page;
 pub mod native;
 pub mod protocol;
 pub mod remote;

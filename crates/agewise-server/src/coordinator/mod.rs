@@ -24,7 +24,7 @@ mod command;
 mod connections;
 mod error;
 mod health;
-mod http;
+pub(crate) mod http;
 mod metrics;
 mod refusal;
 mod selection;

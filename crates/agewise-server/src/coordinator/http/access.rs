@@ -51,7 +51,7 @@ impl Access {
 }
 
 /// Whether a host, with its port if there is one, is meant to be this machine. An address always is: no name stands behind it.
-fn is_ours(host: &str, names: &[String]) -> bool {
+pub(crate) fn is_ours(host: &str, names: &[String]) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let host = authority.host().trim_end_matches('.');
     host.eq_ignore_ascii_case("localhost")

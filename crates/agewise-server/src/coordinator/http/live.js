@@ -45,7 +45,7 @@
 
   function nameTab() {
     const state = document.querySelector('#now h2')?.textContent ?? '';
-    document.title = state === '' ? 'agewise coordinator' : `${state} – agewise`;
+    if (state !== '') document.title = `${state} – agewise`;
   }
 
   function found() {
@@ -58,7 +58,8 @@
     const time = new Date().toLocaleTimeString();
     const isOver = document.getElementById('now')?.dataset.state === 'finished';
     const why = isOver ? 'The run was finished.' : 'What you see is what it said last.';
-    gone.textContent = `The coordinator cannot be reached since ${time}. ${why}`;
+    const source = document.documentElement.dataset.source ?? 'The coordinator';
+    gone.textContent = `${source} cannot be reached since ${time}. ${why}`;
     gone.hidden = false;
     main.classList.add('stale');
   }

@@ -14,6 +14,7 @@ mod status;
 mod tests;
 
 pub(super) use access::Access;
+pub(crate) use access::is_ours;
 pub(super) use listener::MOST_CONNECTIONS;
 
 use super::shared::Shared;
@@ -31,7 +32,7 @@ use std::future::Future;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-const SCRIPT: &str = include_str!("live.js");
+pub(crate) const SCRIPT: &str = include_str!("live.js");
 /// What the live page adds to the style of the reports.
 const STYLE: &str = include_str!("live.css");
 const HEAD: &str = include_str!("head.html");
