@@ -6,8 +6,8 @@ import { faultsOf, launch } from './report-check.mjs';
 const USAGE = `usage: node check-report.mjs REPORT.html EXPECTED_FIGURES [SCREENSHOT_PREFIX]
 
 Opens the report in a headless Chromium (CHROMIUM, or /usr/bin/chromium) on a wide and on a narrow
-screen, prints it, and says what is wrong with it. With a prefix, PREFIX-wide.png and
-PREFIX-narrow.png show the whole page.`;
+screen and in the dark, prints it, and says what is wrong with it. With a prefix, PREFIX-wide.png,
+PREFIX-dark.png and PREFIX-narrow.png show the whole page.`;
 
 function refuse(reason) {
   console.error(`${reason}\n\n${USAGE}`);

@@ -1,11 +1,12 @@
 // What has to hold of a report in a browser, whoever made it: the page is read as a user sees it,
 // and every fault is a sentence. The caller decides what to do with them.
 import { existsSync } from 'node:fs';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { chromium } from 'playwright-core';
 
 const SCREENS = [
   { name: 'wide', width: 1440, height: 1000 },
+  { name: 'dark', width: 1440, height: 1000, colorScheme: 'dark' },
   { name: 'narrow', width: 390, height: 844 },
 ];
 
@@ -35,17 +36,18 @@ export function launch() {
 /** Opens the report on each screen and prints it; returns what is wrong with it. */
 export async function faultsOf(browser, report, expectedFigures, screenshotPrefix) {
   const faults = [];
-  for (const { name, width, height } of SCREENS) {
-    const found = await faultsOnPage(browser, report, { width, height }, async (page) => {
+  for (const { name, width, height, colorScheme } of SCREENS) {
+    const options = { viewport: { width, height }, colorScheme };
+    const found = await faultsOnPage(browser, report, options, async (page) => {
       const seen = await page.evaluate(look, SMALLEST_FIGURE_PX);
       if (screenshotPrefix !== undefined) {
         await page.screenshot({ path: `${screenshotPrefix}-${name}.png`, fullPage: true });
       }
-      return faultsSeen(seen, expectedFigures);
+      return faultsSeen(seen, expectedFigures).concat(faultsOfLinks(report, seen.links));
     });
     faults.push(...found.map((fault) => `${name} (${width} px): ${fault}`));
   }
-  const found = await faultsOnPage(browser, report, null, async (page) =>
+  const found = await faultsOnPage(browser, report, { viewport: null }, async (page) =>
     faultsInPrint(await page.pdf({ format: 'A4' })),
   );
   faults.push(...found.map((fault) => `print: ${fault}`));
@@ -53,10 +55,10 @@ export async function faultsOf(browser, report, expectedFigures, screenshotPrefi
 }
 
 /** Opens the report afresh; returns what `inspect` finds and every error and request until then. */
-async function faultsOnPage(browser, report, viewport, inspect) {
+export async function faultsOnPage(browser, report, options, inspect) {
   const address = pathToFileURL(report).href;
   // Offline, a request is still seen here, but a broken report reaches nobody.
-  const context = await browser.newContext({ viewport, offline: true });
+  const context = await browser.newContext({ ...options, offline: true });
   try {
     const page = await context.newPage();
     const faults = [];
@@ -103,10 +105,9 @@ function look(smallestFigure) {
     element.getBoundingClientRect().right > root.clientWidth + 0.5 && !scrollsAlone(element);
   const describe = (element) =>
     `<${element.localName}> "${element.textContent.trim().replace(/\s+/g, ' ').slice(0, 60)}"`;
-  const leadsNowhere = (link) => {
-    const target = link.getAttribute('href') ?? '';
-    return !target.startsWith('#') || document.getElementById(target.slice(1)) === null;
-  };
+  const leadsNowhere = (link) => document.getElementById(link.getAttribute('href').slice(1)) === null;
+  const links = [...document.querySelectorAll('a')];
+  const isInPage = (link) => (link.getAttribute('href') ?? '').startsWith('#');
   const headings = [...document.querySelectorAll('h1, h2, h3, h4, h5, h6')];
   return {
     visibleFigures: [...document.querySelectorAll('figure')].filter((figure) =>
@@ -120,9 +121,8 @@ function look(smallestFigure) {
     emptyHeadings: headings
       .filter((heading) => heading.textContent.trim() === '')
       .map((heading) => heading.outerHTML.slice(0, 80)),
-    deadLinks: [...document.querySelectorAll('nav a, a[href^="#"]')]
-      .filter(leadsNowhere)
-      .map((link) => link.outerHTML.slice(0, 80)),
+    deadLinks: links.filter((link) => isInPage(link) && leadsNowhere(link)).map((link) => link.outerHTML.slice(0, 80)),
+    links: links.filter((link) => !isInPage(link)).map((link) => link.getAttribute('href') ?? ''),
   };
 }
 
@@ -141,6 +141,15 @@ function faultsSeen(seen, expectedFigures) {
   faults.push(...seen.emptyHeadings.map((heading) => `heading without text: ${heading}`));
   faults.push(...seen.deadLinks.map((link) => `link that leads nowhere: ${link}`));
   return faults;
+}
+
+/** Links to files lead to files beside the report. */
+function faultsOfLinks(report, links) {
+  const leadsSomewhere = (link) => {
+    const target = new URL(link, pathToFileURL(report));
+    return target.protocol === 'file:' && existsSync(fileURLToPath(target));
+  };
+  return links.filter((link) => !leadsSomewhere(link)).map((link) => `link to a file that is not there: ${link}`);
 }
 
 /** Chromium writes page and font objects uncompressed, so no PDF reader is needed to count them. */

@@ -26,6 +26,8 @@ const BROKEN = [
   [`${SOUND}<h2> </h2>`, 'heading without text: <h2>'],
   [FIGURE, 'no heading'],
   [SOUND.replace('#one', '#two'), 'link that leads nowhere: <a href="#two">'],
+  [`${SOUND}<a href="rounds.csv">rounds</a>`, 'link to a file that is not there: rounds.csv'],
+  [`${SOUND}<a href="https://localhost/">elsewhere</a>`, 'link to a file that is not there: https:'],
   [`${SOUND}<style>@media print { body { display: none } }</style>`, 'the PDF is empty'],
 ];
 
