@@ -180,7 +180,9 @@ impl ResolvedAxis {
     /// Its ends and its scale, for the script of a page.
     pub(crate) fn for_script(&self) -> String {
         let scale = if self.scale == Scale::Log10 { "log" } else { "linear" };
-        format!("{} {} {scale}", self.low, self.high)
+        // Fewer digits than there are: the last one may differ from machine to machine.
+        let rounded = |end: f64| format!("{end:.9e}").parse().unwrap_or(end);
+        format!("{} {} {scale}", rounded(self.low), rounded(self.high))
     }
 
     /// Where `value` stands between the ends of the axis: 0 at the low end, 1 at the high end,

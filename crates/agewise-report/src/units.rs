@@ -91,11 +91,9 @@ fn knots(runs: &[Vec<f64>], size: f64) -> Vec<(f64, f64)> {
     let chosen = (1..=rounds).filter(|round| round % step == 0 || *round == rounds);
     let mean = |round: usize| {
         let sum: f64 = runs.iter().map(|run| run[round - 1]).sum();
-        // Six digits are more than a pixel, and keep pages small.
         let mean = sum / runs.len() as f64 / size;
-        let digits = 5.0 - mean.abs().max(1e-300).log10().floor();
-        let scale = 10f64.powf(digits.clamp(0.0, 12.0));
-        (round as f64, (mean * scale).round() / scale)
+        // Six digits are finer than a pixel, and keep pages small.
+        (round as f64, format!("{mean:.5e}").parse().unwrap_or(mean))
     };
     chosen.map(mean).collect()
 }

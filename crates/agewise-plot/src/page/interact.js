@@ -6,7 +6,7 @@
   const all = (at, selector) => [...at.querySelectorAll(selector)];
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
   const ascending = (one, other) => one - other;
-  const on = (target, names, act) => names.split(' ').forEach((name) => target.addEventListener(name, act));
+  const on = (at, names, act) => names.split(' ').forEach((name) => at.addEventListener(name, act));
   const set = (element, attributes) => Object.entries(attributes).forEach((pair) => element.setAttribute(...pair));
 
   /** An element; those with a dot before their name are drawn. */
@@ -252,7 +252,7 @@
     if (plots.some(({ kind }) => kind)) fields.append(...inputs.map((input, end) => make('label', {}, end ? 'to ' : 'from ', input)));
     fields.append(reset);
     const chips = make('div', { class: 'chips', role: 'group', 'aria-label': 'Shown in all figures' }, ...names.map(chipOf));
-    document.querySelector('main').before(make('aside', { id: 'tools', 'aria-label': 'What the figures show' }, chips, fields));
+    document.querySelector('main').before(make('aside', { id: 'tools', 'aria-label': 'Figures' }, chips, fields));
     document.documentElement.classList.add('alive');
   }
 
@@ -379,7 +379,7 @@
 
   /** Shows the sentence of a cell under its matrix; without scripts the cell leads to it. */
   function tells(matrix) {
-    const told = make('p', { class: 'told', role: 'status' }, 'Point at a cell or choose it to read what is behind it.');
+    const told = make('p', { class: 'told', role: 'status' }, 'Point at a cell, or choose it, to read more.');
     matrix.append(told);
     on(matrix, 'click pointerover focusin', (event) => {
       const hash = event.target.closest('a')?.hash;
