@@ -46,7 +46,7 @@ impl ReportSection<'_> {
     fn matrix(&self, measure: Measure, pairs: &[&Pair], id: impl Fn(usize) -> String) -> Matrix {
         let names = || self.summary.policies.iter().map(|policy| policy.policy.clone());
         let unit = match measure {
-            measure if measure.is_rounds() => "change in percent",
+            measure if measure.is_cost() => "change in percent",
             measure if measure.is_in_points() => "difference in percentage points",
             _ => "difference",
         };
@@ -86,7 +86,7 @@ fn comparison(pair: &Pair) -> Comparison {
 
 /// The effect of the second policy against the first: changes in percent are ratios.
 fn turned_around(pair: &Pair) -> f64 {
-    if pair.measure.is_rounds() {
+    if pair.measure.is_cost() {
         100.0 * (1.0 / (1.0 + pair.effect / 100.0) - 1.0)
     } else {
         -pair.effect
@@ -96,6 +96,7 @@ fn turned_around(pair: &Pair) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agewise_experiment::Unit;
 
     fn pair(measure: Measure, verdict: Significance, effect: f64) -> Pair {
         Pair {
@@ -129,6 +130,9 @@ mod tests {
     fn a_change_turned_around_is_the_inverse_ratio() {
         let half = pair(Measure::RoundsTo(0.9), Significance::Significant, -50.0);
         assert!((turned_around(&half) - 100.0).abs() < 1e-9);
+        let bytes = Measure::CostTo { unit: Unit::Bytes, target: 0.9, is_loss: false };
+        let cheaper = pair(bytes, Significance::Significant, -50.0);
+        assert!((turned_around(&cheaper) - 100.0).abs() < 1e-9);
         assert_eq!(turned_around(&pair(Measure::Area, Significance::Significant, 2.0)), -2.0);
     }
 }

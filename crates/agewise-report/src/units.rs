@@ -2,7 +2,7 @@
 
 use crate::section::ReportSection;
 use agewise_core::Result;
-use agewise_experiment::{Experiment, RoundLog, RoundRecord, SpeedDistribution};
+use agewise_experiment::{ClockLog, Experiment, RateDistribution, RoundLog, RoundRecord};
 use agewise_plot::Unit;
 
 /// A run has about as many knots; between them the way is straight.
@@ -16,6 +16,13 @@ struct Round<'a> {
     log: Option<&'a RoundLog>,
 }
 
+impl Round<'_> {
+    /// What it took, where there is a clock.
+    fn clock(&self) -> Option<&ClockLog> {
+        self.log?.clock.as_ref()
+    }
+}
+
 /// A unit: its name, the label of axes, whether an experiment has it, what a round of it costs, and how many of what is
 /// counted make one on the axis. A further unit is one more entry of [`KINDS`].
 struct Kind {
@@ -26,17 +33,27 @@ struct Kind {
     size: f64,
 }
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
     Kind {
         name: "seconds",
         label: "simulated seconds",
         exists: |experiment| {
-            experiment.task().is_some() && experiment.speeds() != SpeedDistribution::Equal
+            let differ = *experiment.speeds() != RateDistribution::default();
+            experiment.has_clock() || (experiment.task().is_some() && differ)
         },
-        cost: |round| {
-            let Some(log) = round.log else { return Ok(0.0) };
-            Ok(round.experiment.context(round.seed)?.seconds(log))
+        cost: |round| match (round.clock(), round.log) {
+            (Some(clock), _) => Ok(clock.costs.seconds),
+            // Speeds alone start no clock, and tell what training takes.
+            (None, Some(log)) => Ok(round.experiment.context(round.seed)?.seconds(log)),
+            (None, None) => Ok(0.0),
         },
+        size: 1.0,
+    },
+    Kind {
+        name: "client-seconds",
+        label: "client-seconds of work",
+        exists: Experiment::has_clock,
+        cost: |round| Ok(round.clock().map_or(0.0, |clock| clock.costs.client_seconds)),
         size: 1.0,
     },
     Kind {
@@ -59,10 +76,10 @@ impl ReportSection<'_> {
     /// Every unit that this experiment has: for each variant, the mean over seeds of what rounds have cost so far.
     pub(crate) fn units(&self) -> Result<Vec<Unit>> {
         let kinds = KINDS.iter().filter(|kind| (kind.exists)(self.experiment()));
-        kinds.map(|kind| self.unit(kind)).collect()
+        kinds.map(|kind| self.axis_unit(kind)).collect()
     }
 
-    fn unit(&self, kind: &Kind) -> Result<Unit> {
+    fn axis_unit(&self, kind: &Kind) -> Result<Unit> {
         let mut unit = Unit::new(kind.name, kind.label);
         for (place, (name, _)) in self.styles().into_iter().enumerate() {
             let runs = self.runs_of(place).map(|run| {

@@ -2,7 +2,7 @@
 
 use super::ReportFigure;
 use crate::section::ReportSection;
-use agewise_experiment::{Measure, VariantSummary};
+use agewise_experiment::{Measure, Unit, VariantSummary};
 use agewise_plot::{Axis, Figure, IntervalPlot, IntervalRow, ReferenceLine};
 
 /// A row is about a policy in an experiment.
@@ -78,16 +78,19 @@ fn learning(sections: &[ReportSection<'_>]) -> Option<ReportFigure> {
         against(|_, measure| measure == Measure::MeanLoss),
         zero(),
     );
-    let rounds = plot(
-        "Rounds to the last target",
-        Axis::linear("change in percent (fewer rounds to the left)"),
+    // Experiments may count in different units; a change in percent is comparable all the same.
+    let in_rounds = sections.iter().all(|section| section.unit() == Unit::Rounds);
+    let title = if in_rounds { "Rounds to the last target" } else { "Cost of the last target" };
+    let costs = plot(
+        title,
+        Axis::linear("change in percent (less to the left)"),
         against(|section, measure| {
             let last = section.experiment().targets().last();
-            last.is_some_and(|&target| measure == section.rounds_measure(target))
+            last.is_some_and(|&target| measure == section.target_measure(target))
         }),
         zero(),
     );
-    let plots: Vec<IntervalPlot> = [points, loss, rounds].into_iter().flatten().collect();
+    let plots: Vec<IntervalPlot> = [points, loss, costs].into_iter().flatten().collect();
     if plots.is_empty() {
         return None;
     }

@@ -65,7 +65,7 @@ impl Health {
         }
         let signs = self.0.lock();
         if let Some(trouble) = &signs.driver {
-            why.push(format!("the ledger cannot be written: {trouble}"));
+            why.push(format!("the disk or the ledger fails: {trouble}"));
         }
         if let Some(trouble) = &signs.upload {
             why.push(format!("updates cannot be stored: {trouble}"));
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_gives_no_sign_is_noticed_and_one_that_aggregates_has_longer() {
+    fn a_driver_that_does_not_respond_is_noticed_and_one_that_aggregates_has_longer() {
         let Some(past) = Instant::now().checked_sub(STALL + Duration::from_secs(1)) else {
             // The machine was started a moment ago.
             return;
         };
         let health = Health::default();
         health.0.lock().beat = past;
-        assert!(health.stops_the_run(State::Joining)[0].contains("no sign"));
+        assert!(health.stops_the_run(State::Joining)[0].contains("has not responded"));
         assert_eq!(health.stops_the_run(State::Aggregating), Vec::<String>::new());
         health.still_here();
         assert_eq!(health.stops_the_run(State::Joining), Vec::<String>::new());
