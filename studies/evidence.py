@@ -1,9 +1,10 @@
 """A study that is kept in the repository, and whether its summary is what its logs say.
 
 The check reads the logs itself and shares no code with the program that wrote them: rounds to each target, their medians,
-the mean of the paired changes and the mean accuracy over the rounds are computed here a second time.
+the paired changes with their intervals and the mean accuracy over the rounds are computed here a second time.
 """
 
+import functools
 import io
 import json
 import lzma
@@ -86,9 +87,16 @@ class Study:
             logs = [
                 math.log(rounds(pair["policy"], seed) / rounds(pair["other"], seed)) for seed in range(self.summary["seeds"])
             ]
-            change = 100 * math.expm1(statistics.fmean(logs))
-            if not close(change, pair["effect"]):
-                yield f"{self.name}: {pair['policy']} against {pair['other']} to {target}: {pair['effect']}, logs say {change}"
+            mean = statistics.fmean(logs)
+            found = {"effect": mean}
+            if pair["interval"] is not None:
+                half = student_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+                found |= {"low": mean - half, "high": mean + half}
+            for name, value in found.items():
+                change, said = 100 * math.expm1(value), pair["effect"] if name == "effect" else pair["interval"][name]
+                if not close(change, said):
+                    what = f"{pair['policy']} against {pair['other']} to {target}"
+                    yield f"{self.name}: {what}: {name} {said}, logs say {change}"
 
 
 def reverse(pair):
@@ -120,3 +128,24 @@ def mean_accuracy(points):
 
 def close(one, other):
     return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+@functools.cache
+def student_quantile(degrees, level=0.975):
+    """The quantile of Student's t, by bisection on its distribution function."""
+    low, high = 0.0, 1000.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_cdf(middle, degrees) < level else (low, middle)
+    return (low + high) / 2
+
+
+def student_cdf(t, degrees):
+    """The distribution function of Student's t for t >= 0: Simpson's rule after t = sqrt(degrees) tan(angle)."""
+    pieces, end = 400, math.atan(t / math.sqrt(degrees))
+    density = lambda angle: math.cos(angle) ** (degrees - 1)
+    width = end / pieces
+    inner = sum((4 if place % 2 else 2) * density(place * width) for place in range(1, pieces))
+    area = width / 3 * (density(0) + inner + density(end))
+    log_scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - 0.5 * math.log(math.pi)
+    return 0.5 + math.exp(log_scale) * area
