@@ -66,6 +66,13 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
 struct Defaults(toml::Table);
 
 impl Defaults {
+    /// With the table `[clock]`, which no command has by default, for the sake of its keys.
+    fn with_clock(params: &ExperimentParams) -> Result<Self, Failure> {
+        let mut params = params.clone();
+        params.clock.get_or_insert_default();
+        Self::of(&params)
+    }
+
     fn of(params: &ExperimentParams) -> Result<Self, Failure> {
         let table = toml::Table::try_from(params);
         let wrong = |error| Failure::Io(format!("cannot write a configuration: {error}"));
@@ -88,26 +95,29 @@ fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> {
 
 /// Every key with its default; those that may be absent stand behind a `#`, with a value that shows how they are written.
 fn example(params: &ExperimentParams) -> Result<String, Failure> {
-    let defaults = Defaults::of(params)?;
+    let (defaults, with_clock) = (Defaults::of(params)?, Defaults::with_clock(params)?);
     let mut text = String::from(
         "# Every key with its default. What stands behind `#` may be absent, and is by default.\n",
     );
     for (table, about) in TABLES {
-        let is_there = defaults.table(table).is_some();
-        if !is_there && table == "training" {
+        // Without training there is neither a model nor a clock.
+        let needs_training = ["training", "model.layer", "clock"].contains(&table);
+        if needs_training && params.training.is_none() {
             continue;
         }
         let header = match table {
             "" => String::new(),
             "model.layer" => "# [[model.layer]]\n".to_string(),
+            "clock" => "# [clock]\n".to_string(),
             table => format!("[{table}]\n"),
         };
         // Writing to a string cannot fail.
         let _ = write!(text, "\n# {about}\n{header}");
         for key in keys_of(table) {
-            let line = match defaults.value(key) {
-                Some(value) => format!("{} = {value}", key.name),
-                None => format!("# {} = {}", key.name, key.shown),
+            let line = match (defaults.value(key), with_clock.value(key)) {
+                (Some(value), _) => format!("{} = {value}", key.name),
+                (None, Some(value)) => format!("# {} = {value}", key.name),
+                (None, None) => format!("# {} = {}", key.name, key.shown),
             };
             let _ = writeln!(text, "# {}\n{line}", key.meaning);
         }
@@ -117,7 +127,7 @@ fn example(params: &ExperimentParams) -> Result<String, Failure> {
 
 /// The JSON schema (draft 2020-12); unknown keys are refused, as by the program.
 fn schema() -> Result<Value, Failure> {
-    let defaults = Defaults::of(&ExperimentParams::comparison())?;
+    let defaults = Defaults::with_clock(&ExperimentParams::comparison())?;
     let object = |table: &str| -> Value {
         let properties: serde_json::Map<String, Value> = keys_of(table)
             .map(|key| {
@@ -154,6 +164,7 @@ fn schema() -> Result<Value, Failure> {
         ("training", described("training")),
         ("aggregation", aggregation),
         ("model", model),
+        ("clock", described("clock")),
     ] {
         root["properties"][name] = table;
     }
@@ -175,12 +186,16 @@ fn holds(holds: Holds) -> Value {
         Holds::TextsByName => {
             json!({ "type": "object", "additionalProperties": { "type": "string" } })
         }
+        Holds::NumbersByName => {
+            let numbers = json!({ "type": "array", "items": { "type": "number" } });
+            json!({ "type": "object", "additionalProperties": numbers })
+        }
     }
 }
 
 /// The reference page.
 fn reference() -> Result<String, Failure> {
-    let compare = Defaults::of(&ExperimentParams::comparison())?;
+    let compare = Defaults::with_clock(&ExperimentParams::comparison())?;
     let simulate = Defaults::of(&ExperimentParams::default())?;
     let mut text = String::from(
         "# Every key of a configuration\n\n\
@@ -230,6 +245,7 @@ fn words(holds: Holds) -> String {
         Holds::Texts => "list of texts".to_string(),
         Holds::Numbers => "list of numbers".to_string(),
         Holds::TextsByName => "table of texts".to_string(),
+        Holds::NumbersByName => "table of lists of numbers".to_string(),
     }
 }
 
@@ -273,16 +289,22 @@ mod tests {
 
     #[test]
     fn the_list_has_every_key_and_no_other() {
-        for (table, inner) in [
-            ("", &["world", "training", "model", "aggregation"][..]),
-            ("world", &[]),
-            ("training", &[]),
-            ("aggregation", &["server"]),
-        ] {
+        // Inner tables come from the list too, so that a table it does not know is missed here.
+        let inner_of = |table: &str| -> BTreeSet<&str> {
+            let names = TABLES.iter().map(|(name, _)| *name).filter(|name| !name.is_empty());
+            let inner = names.filter_map(|name| match table {
+                "" => name.split('.').next(),
+                table => name.strip_prefix(table)?.strip_prefix('.'),
+            });
+            inner.collect()
+        };
+        // Errors about these two name no keys.
+        let is_silent = |table: &str| ["model.layer", "aggregation.server"].contains(&table);
+        for (table, _) in TABLES.iter().filter(|(table, _)| !is_silent(table)) {
             let header = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
             let known = keys_of(table).map(|key| key.name);
             let known: BTreeSet<String> =
-                known.chain(inner.iter().copied()).map(str::to_string).collect();
+                known.chain(inner_of(table)).map(str::to_string).collect();
             assert_eq!(known, allowed(&format!("{header}zzz = 1\n")), "[{table}]");
         }
     }
@@ -310,7 +332,7 @@ mod tests {
                 Holds::Switch => value.is_bool(),
                 Holds::AutoOrWhole => value.is_integer() || value.is_str(),
                 Holds::Texts | Holds::Numbers => value.is_array(),
-                Holds::TextsByName => value.is_table(),
+                Holds::TextsByName | Holds::NumbersByName => value.is_table(),
             };
             assert!(fits, "{text}");
         }
@@ -319,7 +341,8 @@ mod tests {
     /// Every text of a choice is one that files may have.
     #[test]
     fn choices_are_those_of_the_program() {
-        for key in KEYS.iter().filter(|key| ["", "training", "aggregation"].contains(&key.table)) {
+        let plain = ["", "training", "aggregation", "clock"];
+        for key in KEYS.iter().filter(|key| plain.contains(&key.table)) {
             let Holds::OneOf(texts) = key.holds else { continue };
             for text in texts {
                 let header =
@@ -333,8 +356,14 @@ mod tests {
     #[test]
     fn the_schema_refuses_unknown_keys_everywhere() {
         let schema = schema().unwrap();
-        for place in ["", "/properties/world", "/properties/training", "/properties/aggregation"] {
-            let table = schema.pointer(place).unwrap();
+        for (name, _) in TABLES {
+            let place = match name {
+                "" => String::new(),
+                "aggregation.server" => "/properties/aggregation/properties/server".to_string(),
+                "model.layer" => "/properties/model/properties/layer/items".to_string(),
+                table => format!("/properties/{table}"),
+            };
+            let table = schema.pointer(&place).unwrap_or_else(|| panic!("no {place}"));
             assert_eq!(table["additionalProperties"], json!(false), "{place}");
         }
         assert_eq!(schema["properties"]["training"]["properties"]["batch"]["default"], json!(20));

@@ -22,6 +22,8 @@ pub(crate) enum Holds {
     Numbers,
     /// Texts by name.
     TextsByName,
+    /// Lists of numbers by name.
+    NumbersByName,
 }
 
 /// A key: the table around it, its name, what it holds, a value that shows how it is written where it has no default, and
@@ -45,16 +47,22 @@ const fn key(
 }
 
 /// The tables in the order of a file, each with what it is about.
-pub(crate) const TABLES: [(&str, &str); 6] = [
+pub(crate) const TABLES: [(&str, &str); 7] = [
     ("", "The clients, the policies and the rounds."),
     ("world", "What happens to clients."),
     ("training", "What clients train; without this table only their selection is simulated."),
     ("aggregation", "How updates become the next model."),
     ("aggregation.server", "How the global model moves to what the rule found."),
     ("model.layer", "The layers of a model without a name, one table [[model.layer]] for each."),
+    (
+        "clock",
+        "Real conditions: where this table is there, a run is told in simulated seconds and bytes too.",
+    ),
 ];
 
-use Holds::{AutoOrWhole, Number, Numbers, OneOf, Switch, Text, Texts, TextsByName, Whole};
+use Holds::{
+    AutoOrWhole, Number, Numbers, NumbersByName, OneOf, Switch, Text, Texts, TextsByName, Whole,
+};
 
 /// All keys.
 pub(crate) const KEYS: &[Key] = &[
@@ -80,7 +88,7 @@ pub(crate) const KEYS: &[Key] = &[
         "policies",
         Texts,
         "",
-        "What is compared: POLICY[(OPTIONS)][@START][+AGGREGATION]; `agewise policies` lists them.",
+        "What is compared: POLICY[(OPTIONS)][@START][+AGGREGATION][/SCHEDULE]; `agewise policies` lists policies and rules of aggregation, `schedule` in `[clock]` says which schedules there are.",
     ),
     key(
         "",
@@ -220,7 +228,7 @@ pub(crate) const KEYS: &[Key] = &[
         "speeds",
         Text,
         "",
-        "How fast clients train: equal or lognormal:S; simulated durations follow from it.",
+        "How fast clients train, in samples per second: equal, lognormal:S, phones or phones-by-model, each with @MEDIAN behind it for another median than 1000; or FILE.csv:COLUMN with a row for each client.",
     ),
     key(
         "training",
@@ -387,5 +395,55 @@ pub(crate) const KEYS: &[Key] = &[
         Whole(1),
         "2",
         "Of max-pool: from one square to the next; the side unless it is given.",
+    ),
+    key(
+        "clock",
+        "links",
+        Text,
+        "",
+        "Bandwidths: none (transfers take no time), equal, lognormal:S, phones or phones-by-model, each with @DOWN,UP in Mbit/s behind it for other medians than 20 and 5; or FILE.csv:DOWN,UP with a row for each client.",
+    ),
+    key(
+        "clock",
+        "schedule",
+        Text,
+        "",
+        "When a round ends, where a policy does not say its own: sync, deadline:30s, deadline:0.8 (a share of the clients), over-select:1.3, buffered:K or async.",
+    ),
+    key(
+        "clock",
+        "unit",
+        OneOf(&[
+            "rounds",
+            "seconds",
+            "bytes",
+            "bytes-down",
+            "bytes-up",
+            "client-seconds",
+            "joules",
+        ]),
+        "",
+        "The unit in which the cost of a target is told first.",
+    ),
+    key(
+        "clock",
+        "power",
+        Number,
+        "3.0",
+        "What a client draws while it trains, in watts; energy is counted where this is given.",
+    ),
+    key(
+        "clock",
+        "link_power",
+        Number,
+        "1.0",
+        "What it draws while it sends or receives, in watts; the same as power if absent.",
+    ),
+    key(
+        "clock",
+        "columns",
+        NumbersByName,
+        "{ \"devices.csv:speed\" = [900.0, 1100.0] }",
+        "The columns that were read from files; a run writes them, and goes on without the files.",
     ),
 ];
