@@ -61,3 +61,8 @@ pub use selector::{Cohort, Selector, SelectorState};
 pub use setting::{EmptyCohort, Setting, SettingParams, Start};
 pub use sizes::{SizeDistribution, Sizes};
 pub use weighting::{CohortMember, Weighting};
+
+/// The program of this crate's README, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -22,6 +22,9 @@
 //! assert_eq!(cohort.clients.len(), 15);
 //! # Ok::<(), agewise::selection::Error>(())
 //! ```
+//!
+//! The default feature `cli` is the program `agewise`. A program that uses this library alone switches it
+//! off: `cargo add agewise --no-default-features`.
 
 #![forbid(unsafe_code)]
 
@@ -35,5 +38,10 @@ pub mod prelude;
 
 /// The programs of docs/extending.md, run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/extending.md")]
+#[doc = include_str!("../extending.md")]
 mod extending {}
+
+/// The program of this crate's README, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

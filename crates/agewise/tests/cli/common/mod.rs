@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 /// The result of a test.
 pub(crate) type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// An empty folder for one test, inside the build folder. All test files share that, so names say which file.
 pub(crate) fn folder(name: &str) -> Outcome<PathBuf> {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const CLIENTS: usize = 6;
 
-/// How many kills a test does: more of them with `AGEWISE_KILLS=500 cargo test -p agewise-cli --test cli -- kills`.
+/// How many kills a test does: more of them with `AGEWISE_KILLS=500 cargo test -p agewise --test cli -- kills`.
 fn kills(default: u32) -> u32 {
     let given = std::env::var("AGEWISE_KILLS").ok();
     given.map_or(default, |given| given.parse().unwrap())

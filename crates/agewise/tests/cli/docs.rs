@@ -1,13 +1,8 @@
 //! The documentation is true: the commands of the tutorial work as they are written, and links lead somewhere.
 
-use crate::common::{Outcome, folder};
+use crate::common::{Outcome, folder, root};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The root of the repository.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// A block of code in a page.
 #[derive(Debug)]
@@ -110,6 +105,10 @@ fn pages() -> Outcome<Vec<PathBuf>> {
             // What was built, installed or played is not ours.
             let is_ours = !name.starts_with('.')
                 && !["target", "node_modules", "venv", "runs"].contains(&name.as_str());
+            if path.is_symlink() {
+                // The page that it leads to is read where it is.
+                continue;
+            }
             if path.is_dir() && is_ours {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "md") {
