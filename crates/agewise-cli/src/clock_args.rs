@@ -15,7 +15,8 @@ pub(crate) struct ClockArgs {
     #[arg(long, value_name = "DISTRIBUTION")]
     links: Option<String>,
 
-    /// When a round ends: sync, deadline:SECONDSs, deadline:QUANTILE or over-select:FACTOR
+    /// When a round ends: sync, deadline:SECONDSs, deadline:QUANTILE or over-select:FACTOR; or no rounds: buffered:K, a
+    /// step of the server with every K updates, or async, one with each
     #[arg(long, value_parser = parse::<Schedule>)]
     #[serde(serialize_with = "as_text")]
     schedule: Option<Schedule>,

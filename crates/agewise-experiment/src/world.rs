@@ -15,7 +15,7 @@ const SWITCH: Stream = Stream::custom(17);
 const DROPOUT: Stream = Stream::custom(18);
 const LEAVE: Stream = Stream::custom(19);
 const TIME_ZONE: Stream = Stream::custom(20);
-const FAILING: Stream = Stream::custom(21);
+const FAILING: Stream = Stream::custom(25);
 
 /// When clients can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

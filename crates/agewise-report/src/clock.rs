@@ -4,7 +4,7 @@ use crate::findings::{cost_in, effect};
 use crate::format::{bytes, estimate, number};
 use crate::section::ReportSection;
 use crate::summary_table::{Column as SummaryColumn, column, mean};
-use agewise_experiment::{Measure, RoundsTo, Significance, Unit, VariantSummary};
+use agewise_experiment::{Measure, RoundsTo, Significance, Unit, Variant, VariantSummary};
 use agewise_plot::{Cell, Column, Table};
 
 /// How a number is written.
@@ -114,6 +114,9 @@ impl ReportSection<'_> {
         if self.experiment().power().is_some() {
             columns.push(("joules", "joules", number));
         }
+        if self.has_staleness() {
+            columns.push(("staleness", "staleness", number));
+        }
         columns.extend([
             ("E[X] s", "mean_interval_seconds", number as NumberText),
             ("Var[X] s²", "var_interval_seconds", number),
@@ -129,10 +132,11 @@ impl ReportSection<'_> {
             let cells = columns.iter().map(|(_, name, text)| Cell::new(mean(policy, name, *text)));
             table.row([Cell::new(policy.policy.clone()), seconds].into_iter().chain(cells))
         };
-        self.summary.policies.iter().fold(table, row).caption(
+        let staleness = self.staleness_legend();
+        self.summary.policies.iter().fold(table, row).caption(format!(
             "Whole runs in simulated time: seconds, the work of clients and the share of it that came to nothing, bytes; X \
-             in seconds, the longest wait, and Jain's index of the seconds that clients worked. Means over seeds.",
-        )
+             in seconds, the longest wait, and Jain's index of the seconds that clients worked. Means over seeds.{staleness}"
+        ))
     }
 
     /// The columns of a clock in the table of a terminal.
@@ -143,18 +147,36 @@ impl ReportSection<'_> {
         let of = |heading: &str, name: &'static str, text: fn(f64) -> String| {
             column(heading, move |_, policy: &VariantSummary| mean(policy, name, text))
         };
-        vec![
+        let mut columns = vec![
             of("s per round", "round_seconds", number),
             of("client-s", "client_seconds", number),
             of("for nothing", "share_wasted", share),
             of("longest wait s", "longest_wait_seconds", number),
-        ]
+        ];
+        if self.has_staleness() {
+            columns.push(of("staleness", "staleness", number));
+        }
+        columns
     }
 
     /// What these columns mean.
-    pub(crate) fn clock_legend(&self) -> &'static str {
-        if self.experiment().has_clock() {
-            " Client-s: simulated seconds that clients worked in a run; for nothing: the share of it of which nothing came."
+    pub(crate) fn clock_legend(&self) -> String {
+        if !self.experiment().has_clock() {
+            return String::new();
+        }
+        let legend = " Client-s: simulated seconds that clients worked in a run; for nothing: the share of it of which nothing came.";
+        format!("{legend}{}", self.staleness_legend())
+    }
+
+    /// Whether a variant works without rounds, so that updates can be stale.
+    fn has_staleness(&self) -> bool {
+        let mut schedules = self.experiment().variants().iter().map(Variant::schedule);
+        schedules.any(|schedule| schedule.updates_per_step().is_some())
+    }
+
+    fn staleness_legend(&self) -> &'static str {
+        if self.has_staleness() {
+            " Staleness: the steps that the server made while a client worked, on average."
         } else {
             ""
         }

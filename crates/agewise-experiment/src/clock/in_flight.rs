@@ -188,7 +188,8 @@ mod tests {
     ///   takes K/m seconds;
     /// - each of the m clients at work is equally likely to be done next, whatever happened before, so that the number of
     ///   others that are done while a client works is geometric with mean m - 1; the steps among them are (m - 1)/K, as a
-    ///   client begins at any place of a buffer with the same chance. For K = 1 none is done with probability 1/m.
+    ///   client begins at any place of a buffer with the same chance. For K = 1 the staleness is that number: s with the
+    ///   probability (1/m) (1 - 1/m)^s.
     #[test]
     fn throughput_and_staleness_are_those_of_the_closed_forms() {
         const CLIENTS: u32 = 60_000;
@@ -216,12 +217,19 @@ mod tests {
                 let (mean, error) = mean(values);
                 assert!((mean - expected).abs() < 5.0 * error, "{places}, {updates}: {mean}");
             }
-            let fresh = staleness.iter().filter(|&&staleness| staleness == 0.0).count();
-            if updates == 1 {
-                let share = fresh as f64 / staleness.len() as f64;
-                // Of 60,000 with probability 0.1 the share has the deviation 0.0012.
-                assert!((share - 1.0 / m).abs() < 0.006, "{share}");
+            if updates > 1 {
+                continue;
             }
+            let (mut expected, mut left) = (1.0 / m, 1.0);
+            for steps in 0..40 {
+                let is_it = |&found: &f64| f64::from(u8::from(found == f64::from(steps)));
+                let (share, error) = mean(&staleness.iter().map(is_it).collect::<Vec<_>>());
+                // Of 60,000 some 90 have the last of these, and the share of 41 figures: five errors each.
+                assert!((share - expected).abs() < 5.0 * error, "{steps}: {share}, {expected}");
+                (left, expected) = (left - share, expected * (1.0 - 1.0 / m));
+            }
+            // Those that are staler than that: (1 - 1/m)^40, 1.5%.
+            assert!((left - expected * m).abs() < 0.005, "{left}");
         }
     }
 }

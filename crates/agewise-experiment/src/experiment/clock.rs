@@ -63,6 +63,16 @@ impl Experiment {
         !self.world().all_report() || self.variants().iter().any(loses)
     }
 
+    /// The updates that a round of a variant aims at: those of a cohort, or of a buffer where there are no rounds.
+    pub fn updates_of(&self, variant: &super::Variant) -> u64 {
+        variant.schedule().updates_per_step().map_or(self.params.cohort, u64::from)
+    }
+
+    /// The rounds from one credit of a client to the next that a variant aims at: n/m, or n/K where a step takes K updates.
+    pub fn interval_of(&self, variant: &super::Variant) -> f64 {
+        self.params.clients as f64 / self.updates_of(variant) as f64
+    }
+
     /// The samples of a batch.
     pub(crate) fn batch(&self) -> u32 {
         self.training().map_or(1, |training| training.batch)

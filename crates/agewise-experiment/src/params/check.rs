@@ -19,7 +19,7 @@ impl ExperimentParams {
     /// Whether age laws learn the target interval from the number of reports, for this variant in this world. In a calm one
     /// without lost updates n/m is right by itself, and unbiased weights need a rate that is known.
     pub(crate) fn calibrates(&self, world: &World, variant: &Variant) -> bool {
-        let is_calm = world.is_calm() && !variant.schedule().misses_target();
+        let is_calm = world.is_calm() && !variant.schedule().late_have_failed();
         let weighting = variant.policy().weighting();
         self.calibrate.unwrap_or(!is_calm && weighting != Weighting::Unbiased)
     }

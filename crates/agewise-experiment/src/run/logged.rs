@@ -150,12 +150,15 @@ impl<'a> LoggedSelection<'a> {
         self.metrics.record(self.selector.interval(), &selection, &credited);
         // An update that was not taken is no better than none.
         let refused = log.clients.iter().zip(&log.losses).filter(|(_, loss)| loss.is_none());
-        let lost = log.dropped.iter().chain(&log.late).copied();
-        let failed: Vec<u32> = lost.chain(refused.map(|(&client, _)| client)).collect();
+        let lost = log.dropped.iter().copied();
+        let mut failed: Vec<u32> = lost.chain(refused.map(|(&client, _)| client)).collect();
         let mut arrived = selection.reported;
         if let Some(clock) = &mut self.clock {
             clock.follow(log, &cohort.clients, log.round >= self.warmup)?;
-            if !clock.misses_target() {
+            if clock.late_have_failed() {
+                failed.extend(&log.late);
+            } else {
+                // They were asked in surplus, and would have delivered.
                 arrived += log.late.len() as u64;
             }
         }

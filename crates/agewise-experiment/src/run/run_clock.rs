@@ -83,9 +83,9 @@ impl<'a> RunClock<'a> {
         self.in_flight.as_ref().map_or_else(BTreeSet::new, InFlight::steps)
     }
 
-    /// Whether an update that is lost is one less than the target.
-    pub(super) fn misses_target(&self) -> bool {
-        self.schedule.misses_target()
+    /// Whether a client that is late has failed.
+    pub(super) fn late_have_failed(&self) -> bool {
+        self.schedule.late_have_failed()
     }
 
     /// What a client says about how long it took.

@@ -24,7 +24,7 @@ const SWITCH: Stream = Stream::custom(17);
 const DROPOUT: Stream = Stream::custom(18);
 const LEAVE: Stream = Stream::custom(19);
 const TIME_ZONE: Stream = Stream::custom(20);
-const FAILING: Stream = Stream::custom(21);
+const FAILING: Stream = Stream::custom(25);
 
 fn draw(seed: Seed, stream: Stream, round: u64, client: u32) -> f64 {
     Draws::new(seed, stream, round).of(u64::from(client)).unit()

@@ -5,9 +5,9 @@ use super::ReportFigure;
 use crate::section::ReportSection;
 use crate::series_style::REFERENCE;
 use agewise_core::{Result, Start};
-use agewise_experiment::{LoadRecord, Record};
+use agewise_experiment::{LoadRecord, Record, Variant};
 use agewise_plot::{Axis, Figure, HeatMap, Panel, ReferenceLine, Series, SeriesStyle};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl ReportSection<'_> {
     pub(super) fn load_figures(&self) -> Result<Vec<ReportFigure>> {
@@ -74,12 +74,27 @@ impl ReportSection<'_> {
         counts
     }
 
+    /// The target interval of each variant, and what it is.
+    fn intervals(&self) -> Vec<(f64, String)> {
+        let of = |variant: &Variant| {
+            let interval = self.experiment().interval_of(variant);
+            let letter = if variant.schedule().updates_per_step().is_some() { 'K' } else { 'm' };
+            (interval, format!("n/{letter} = {interval:.2}"))
+        };
+        self.experiment().variants().iter().map(of).collect()
+    }
+
     fn load_figure(&self) -> Figure {
-        let interval = self.experiment().setting().interval();
-        let x = Axis::linear("X (rounds)").range(0.0, (5.0 * interval).max(8.0).ceil());
+        let mut intervals = self.intervals();
+        intervals.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        intervals.dedup();
+        let longest = intervals.last().map_or(0.0, |last| last.0);
+        let x = Axis::linear("X (rounds)").range(0.0, (5.0 * longest).max(8.0).ceil());
         let y = Axis::linear("share of selections").range(0.0, 1.0);
-        let mut waits = Panel::new("Waits of at most X rounds", x, y)
-            .reference(ReferenceLine::vertical(interval, format!("n/m = {interval:.2}")));
+        let mut waits = Panel::new("Waits of at most X rounds", x, y);
+        for (interval, label) in intervals {
+            waits = waits.reference(ReferenceLine::vertical(interval, label));
+        }
         let x = Axis::linear("share of clients, least busy first").range(0.0, 1.0);
         let y = Axis::linear("share of all selections").range(0.0, 1.0);
         let even = Series::new("everyone the same", SeriesStyle::Line, [(0.0, 0.0), (1.0, 1.0)]);
@@ -98,10 +113,10 @@ impl ReportSection<'_> {
     }
 
     fn interval_figure(&self) -> Result<Figure> {
-        let interval = self.experiment().setting().interval();
         let mut figure = self.titled("Rounds between two selections").columns(3);
-        let end = (4.0 * interval).max(8.0).ceil() + 0.5;
-        for (place, (name, slot)) in self.styles().into_iter().enumerate() {
+        let variants = self.styles().into_iter().zip(self.intervals()).enumerate();
+        for (place, ((name, slot), (interval, label))) in variants {
+            let end = (4.0 * interval).max(8.0).ceil() + 0.5;
             let counts = self.interval_counts(place);
             let total: u64 = counts.values().sum();
             let shares = counts.iter().map(|(&x, &count)| (x as f64, count as f64 / total as f64));
@@ -109,7 +124,7 @@ impl ReportSection<'_> {
             let measured = Series::new(name, SeriesStyle::Bars, shares).slot(slot);
             let mut panel = Panel::new(name, x, Axis::linear("share of selections"))
                 .series(measured)
-                .reference(ReferenceLine::vertical(interval, format!("n/m = {interval:.2}")));
+                .reference(ReferenceLine::vertical(interval, label));
             if let Some(theory) = self.experiment().theory(place)? {
                 let points = theory.interval_distribution.iter().map(|&(x, p)| (x as f64, p));
                 let style = SeriesStyle::Markers;
@@ -162,11 +177,18 @@ impl ReportSection<'_> {
         };
         let asked = self.experiment().params().start;
         let other = if asked == Start::Cold { Start::Stationary } else { Start::Cold };
-        let target = f64::from(self.experiment().setting().cohort());
+        let target = |variant: &Variant| {
+            let label =
+                if variant.schedule().updates_per_step().is_some() { "K" } else { "target m" };
+            (self.experiment().updates_of(variant), label)
+        };
+        let targets: BTreeSet<_> = self.experiment().variants().iter().map(target).collect();
         let panel = |title| {
             let x = Axis::linear("round").integer_ticks();
-            Panel::new(title, x, Axis::linear("clients in the round"))
-                .reference(ReferenceLine::horizontal(target, "target m"))
+            let panel = Panel::new(title, x, Axis::linear("clients in the round"));
+            targets.iter().fold(panel, |panel, &(target, label)| {
+                panel.reference(ReferenceLine::horizontal(target as f64, label))
+            })
         };
         let (mut first, mut second, mut has_second) =
             (panel(start(asked)), panel(start(other)), false);
@@ -188,9 +210,10 @@ impl ReportSection<'_> {
 
     fn age_figure(&self) -> Figure {
         let mut figure = self.titled("Ages over time").columns(2);
-        let interval = self.experiment().setting().interval();
-        let oldest = (4.0 * interval).ceil().clamp(4.0, 400.0) as u64;
-        for (place, (name, _)) in self.styles().into_iter().enumerate() {
+        for (place, ((name, _), (interval, _))) in
+            self.styles().into_iter().zip(self.intervals()).enumerate()
+        {
+            let oldest = (4.0 * interval).ceil().clamp(4.0, 400.0) as u64;
             let Some(run) = self.runs_of(place).next() else {
                 continue;
             };

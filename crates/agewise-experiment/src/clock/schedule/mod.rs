@@ -100,8 +100,9 @@ impl Schedule {
         }
     }
 
-    /// Whether a lost update is one less than the target, so that laws have to learn of it.
-    pub(crate) fn misses_target(self) -> bool {
+    /// Whether a client that is late has failed: its update is one less than the target, so that laws have to learn of it.
+    /// Otherwise it was surplus, as more were asked than were needed.
+    pub(crate) fn late_have_failed(self) -> bool {
         matches!(self, Self::Deadline(_))
     }
 

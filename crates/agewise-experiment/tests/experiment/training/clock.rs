@@ -130,6 +130,21 @@ fn who_is_late_keeps_its_age_and_fails() {
     assert!((20..=22).contains(&longest), "{longest}");
 }
 
+/// Six are asked and the first four count: the two others were surplus, keep their age, and are asked again at once,
+/// however often that happens. Had they failed, they would have to wait from the fourth time on.
+#[test]
+fn surplus_has_not_failed() {
+    let params = timed(small(&["oldest-first/over-select:1.5"]), clock());
+    let experiment = experiment(ExperimentParams { rounds: 20, seeds: 1, ..params });
+    let record = play_in_memory(&experiment, 1).pop().unwrap();
+    let logs = logs(&record);
+    assert!(logs.iter().all(|log| log.late.len() == 2));
+    for pair in logs.windows(2) {
+        let asked = pair[1].asked();
+        assert!(pair[0].late.iter().all(|client| asked.contains(client)), "{}", pair[1].round);
+    }
+}
+
 #[test]
 fn threads_and_interruptions_change_nothing() {
     let experiment = experiment(ExperimentParams { seeds: 1, ..restless(&SCHEDULES) });
