@@ -57,8 +57,10 @@ impl ProgressTable {
     pub(crate) fn new(experiment: &Experiment, threads: usize, quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal() && !quiet;
         let (params, variants) = (experiment.params(), experiment.variants().len());
-        let of_variant = u64::from(params.seeds).saturating_mul(params.rounds);
-        let left = of_variant.saturating_mul(variants as u64);
+        let steps = experiment.variants().iter().map(|variant| experiment.steps_of(variant));
+        let of_variants: Vec<u64> =
+            steps.map(|steps| u64::from(params.seeds).saturating_mul(steps)).collect();
+        let left = of_variants.iter().fold(0u64, |sum, steps| sum.saturating_add(*steps));
         let workers = experiment.runs_at_once(threads).min(experiment.runs().len());
         let now = Instant::now();
         let state = State {
@@ -66,7 +68,7 @@ impl ProgressTable {
             last_line: now,
             behind: 0,
             left,
-            time_left: TimeLeft::new(workers, vec![of_variant; variants]),
+            time_left: TimeLeft::new(workers, of_variants),
             under_way: BTreeMap::new(),
             bars: BTreeMap::new(),
             variants: vec![VariantProgress::default(); variants],
@@ -91,6 +93,12 @@ impl ProgressTable {
 
     fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.state.lock())
+    }
+
+    /// The most steps of a run.
+    fn steps_of(&self, id: RunId) -> u64 {
+        let variant = self.experiment.variants().get(id.variant);
+        variant.map_or(0, |variant| self.experiment.steps_of(variant))
     }
 
     fn name(&self, id: RunId) -> String {
@@ -232,7 +240,7 @@ impl Callbacks for ProgressTable {
             self.show(state, id.variant);
             if let Some(screen) = &self.screen {
                 screen.total.inc(rounds);
-                let bar = ProgressBar::new(self.experiment.params().rounds).with_position(rounds);
+                let bar = ProgressBar::new(self.steps_of(id)).with_position(rounds);
                 let bar = screen.all.insert_before(&screen.total, bar);
                 bar.set_style(style(
                     "    {prefix} {wide_bar:.green/black} round {pos} of {len}  {msg}  {eta} left",
@@ -271,7 +279,7 @@ impl Callbacks for ProgressTable {
             state.variants[id.variant].finished += 1;
             // What an early end saves is not left any more.
             let behind = state.under_way.remove(&id).unwrap_or(0);
-            let saved = self.experiment.params().rounds.saturating_sub(behind);
+            let saved = self.steps_of(id).saturating_sub(behind);
             state.left = state.left.saturating_sub(saved);
             state.time_left.end(id, saved);
             if let (Some(screen), Some(bar)) = (&self.screen, state.bars.remove(&id)) {

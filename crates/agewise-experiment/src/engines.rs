@@ -16,7 +16,7 @@ mod shards;
 use crate::run::SelectionSpec;
 use crate::world::{OLDEST, WorldSelector};
 use agewise_core::metrics::MeanWeights;
-use agewise_core::{Laws, Policy, Ranking, Result, Start, Weighting};
+use agewise_core::{Error, Laws, Policy, Ranking, Result, Start, Weighting};
 use by_age::{ByAge, SelectionRule};
 use generic::Generic;
 use random::Random;
@@ -51,11 +51,23 @@ impl Engine {
     pub(crate) fn new(spec: &SelectionSpec, means: MeanWeights) -> Result<(Self, AgeCounts)> {
         let (world, weighting, warmup) = (spec.world, spec.policy.weighting(), spec.warmup);
         let policy = spec.policy.build(&spec.setting)?;
-        let rule = SelectionRule::of(policy.plan()).filter(|_| weighting != Weighting::Unbiased);
+        if world.availability.timed().is_some() {
+            let expected = "availability in rounds, where there is no clock";
+            return Err(Error::new("availability", world.availability, expected));
+        }
+        let ranked = world.availability.ranked();
+        let is_plain = weighting != Weighting::Unbiased && ranked.is_none();
+        let rule = SelectionRule::of(policy.plan()).filter(|_| is_plain);
         let Some(rule) = rule else {
             let (setting, newcomers) = (spec.setting.clone(), spec.newcomers()?);
             let everyone = setting.clients() + newcomers.len() as u32;
-            let selector = WorldSelector::new(&spec.policy, setting, newcomers, world, false)?;
+            let mut selector =
+                WorldSelector::new(&spec.policy, setting, newcomers, world, spec.calibrate)?;
+            if let Some(ranked) = ranked {
+                let sizes = spec.everyone()?;
+                let sizes = (0..everyone).map(|client| sizes.sizes().of(client));
+                selector = selector.with_chances(&ranked.chances(&sizes.collect::<Vec<_>>()));
+            }
             let counts = selector.ages_here().collect();
             return Ok((Self::Generic(Box::new(Generic::new(selector, everyone, warmup))), counts));
         };

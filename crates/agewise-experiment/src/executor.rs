@@ -142,7 +142,7 @@ impl Executor<'_> {
         let known = self.store.as_ref().map(|store| store.training(id)).transpose()?;
         let (logs, checkpoint) = known.unwrap_or_default();
         let rounds = logs.len() as u64;
-        let mut complete = self.experiment.is_finished(&logs);
+        let mut complete = self.experiment.is_finished(self.experiment.variant(id)?, &logs);
         if let Some(store) = self.store.as_ref().filter(|_| complete) {
             complete = store.is_complete(id, rounds, checkpoint.as_ref())?;
         }

@@ -237,24 +237,27 @@ impl Experiment {
         models * 4 * parameters
     }
 
-    /// Whether a round (from 0) of a training run ends with an evaluation.
-    pub fn evaluates(&self, round: u64) -> bool {
+    /// Whether a step (from 0) of the server ends with an evaluation, in a training run of a variant: where there are
+    /// rounds, each step is one.
+    pub fn evaluates(&self, variant: &Variant, step: u64) -> bool {
         let Some(&TrainingParams { eval_every, eval_from, .. }) = self.training() else {
             return false;
         };
-        let played = round + 1;
-        let due = played >= eval_from && (played - eval_from).is_multiple_of(eval_every);
-        due || played == self.params.rounds
+        let due = |steps| {
+            let rounds = self.rounds_after(variant, steps);
+            rounds.checked_sub(eval_from).map_or(0, |behind| behind / eval_every + 1)
+        };
+        due(step + 1) > due(step) || step + 1 == self.steps_of(variant)
     }
 
-    /// Whether a training run with these logs is at its end.
-    pub fn is_finished(&self, logs: &[RoundLog]) -> bool {
+    /// Whether a training run of a variant with these logs is at its end.
+    pub fn is_finished(&self, variant: &Variant, logs: &[RoundLog]) -> bool {
         let stops = self.training().is_some_and(|training| training.stop_at_target);
         // The targets become harder, so the last one counts.
         let target = self.targets().last().filter(|_| stops);
         let score = logs.last().and_then(|log| self.score(log));
         let reached = |(&target, score)| self.metric().reaches(score, target);
-        logs.len() as u64 >= self.params.rounds || target.zip(score).is_some_and(reached)
+        logs.len() as u64 >= self.steps_of(variant) || target.zip(score).is_some_and(reached)
     }
 
     /// What the evaluation of a round says, by the figure by which the task is measured.

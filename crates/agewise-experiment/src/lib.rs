@@ -54,4 +54,4 @@ pub use stats::{
 pub use summary::{
     CostTo, Measure, Pair, RoundsTo, Significance, Summary, TheorySummary, VariantSummary,
 };
-pub use world::{AvailabilityModel, World};
+pub use world::{AvailabilityModel, RankedBy, RankedChance, TimedAvailability, World};

@@ -96,7 +96,9 @@ pub struct LoadRecord {
 pub struct TrainingRecord {
     /// By which figure the model is measured.
     pub metric: Metric,
-    /// The rounds as they were logged.
+    /// How many rounds a step of the server is: 1, or K/m where there are no rounds and a step takes K updates.
+    pub rounds_per_step: f64,
+    /// The steps as they were logged; each is a round, where there are rounds.
     pub logs: Vec<RoundLog>,
     /// The evaluations.
     pub curve: Vec<CurvePoint>,
@@ -113,23 +115,17 @@ pub struct TrainingRecord {
 pub struct ClockRecord {
     /// How long clients waited, and how evenly they worked.
     pub seconds: SecondsRecord,
-    /// The costs of each round.
+    /// The costs of each step of the server; each is a round, where there are rounds.
     pub rounds: Vec<RoundCosts>,
-}
-
-impl ClockRecord {
-    /// What so many first rounds cost in a unit; nothing where it was not counted.
-    pub fn cost(&self, rounds: u64, unit: Unit) -> Option<f64> {
-        let first = self.rounds.iter().take(rounds as usize);
-        unit.of(rounds, &RoundCosts::sum(first))
-    }
 }
 
 /// An evaluation on the test set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CurvePoint {
-    /// Rounds played.
+    /// Whole rounds played; where there are no rounds, a round is as many updates as a cohort has clients.
     pub round: u64,
+    /// Steps of the server.
+    pub step: u64,
     /// The figure by which the task is measured: one of the two below.
     pub score: f64,
     /// The share of samples that were recognised, for tasks that have classes.
@@ -181,19 +177,22 @@ impl Record {
 impl TrainingRecord {
     /// Rounds until the score was first at least as good as `target`.
     pub fn rounds_to(&self, target: f64) -> Option<u64> {
-        let reached = |point: &&CurvePoint| self.metric.reaches(point.score, target);
-        self.curve.iter().find(reached).map(|point| point.round)
+        self.first_at(target).map(|point| point.round)
+    }
+
+    fn first_at(&self, target: f64) -> Option<&CurvePoint> {
+        self.curve.iter().find(|point| self.metric.reaches(point.score, target))
     }
 
     /// What it cost to reach a target, in a unit.
     pub fn cost_to(&self, target: f64, unit: Unit) -> Option<Spent> {
-        let (rounds, reached) = match self.rounds_to(target) {
-            Some(rounds) => (rounds, true),
-            None => (self.logs.len() as u64, false),
+        let (rounds, steps, reached) = match self.first_at(target) {
+            Some(point) => (point.round as f64, point.step as usize, true),
+            None => (self.logs.len() as f64 * self.rounds_per_step, self.logs.len(), false),
         };
         let cost = match &self.clock {
-            Some(clock) => clock.cost(rounds, unit),
-            None => (unit == Unit::Rounds).then_some(rounds as f64),
+            Some(clock) => unit.of(rounds, &RoundCosts::sum(clock.rounds.iter().take(steps))),
+            None => (unit == Unit::Rounds).then_some(rounds),
         };
         Some(Spent { amount: cost?, reached })
     }

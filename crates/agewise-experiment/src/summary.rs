@@ -281,8 +281,10 @@ impl Means<'_> {
         sum("bytes_down", |costs| Some(costs.bytes_down as f64));
         sum("bytes_up", |costs| Some(costs.bytes_up as f64));
         sum("joules", |costs| costs.joules);
-        self.clock("round_seconds", |clock| {
-            Some(RoundCosts::sum(&clock.rounds).seconds / clock.rounds.len() as f64)
+        self.training("round_seconds", |training| {
+            let costs = &training.clock.as_ref()?.rounds;
+            let rounds = costs.len() as f64 * training.rounds_per_step;
+            Some(RoundCosts::sum(costs).seconds / rounds)
         });
         self.training("staleness", |training| {
             let all = || training.logs.iter().flat_map(|log| &log.staleness);

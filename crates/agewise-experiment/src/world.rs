@@ -2,13 +2,15 @@
 //!
 //! Everything is drawn from draws of its own streams, so it is the same for every policy under one seed.
 
+mod availability;
+mod presence;
 mod selector;
 
-pub(crate) use selector::{Movements, OLDEST, Selected, WorldSelector, calibration};
+pub use availability::{AvailabilityModel, RankedBy, RankedChance, TimedAvailability};
+pub(crate) use presence::Presence;
+pub(crate) use selector::{Movements, OLDEST, Selected, Untimely, WorldSelector, calibration};
 
-use agewise_core::{Chance, Draws, Error, Result, Seed, Stream};
-use std::fmt;
-use std::str::FromStr;
+use agewise_core::{Chance, Draws, Seed, Stream};
 
 const ONLINE: Stream = Stream::custom(16);
 const SWITCH: Stream = Stream::custom(17);
@@ -16,73 +18,6 @@ const DROPOUT: Stream = Stream::custom(18);
 const LEAVE: Stream = Stream::custom(19);
 const TIME_ZONE: Stream = Stream::custom(20);
 const FAILING: Stream = Stream::custom(25);
-
-/// When clients can be reached.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub enum AvailabilityModel {
-    /// Always.
-    #[default]
-    Always,
-    /// In each round with this probability, independently.
-    Bernoulli(f64),
-    /// For `up` rounds on average, then not for `down` rounds on average.
-    OnOff {
-        /// Mean rounds online.
-        up: f64,
-        /// Mean rounds offline.
-        down: f64,
-    },
-    /// With a probability that follows the time of day: between 1 - depth and 1, each client with a time
-    /// zone of its own.
-    Diurnal {
-        /// Rounds per day.
-        period: f64,
-        /// How deep the night is, from 0 to 1.
-        depth: f64,
-    },
-}
-
-impl FromStr for AvailabilityModel {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        const EXPECTED: &str = "always, bernoulli:P with P above 0 and at most 1, on-off:UP,DOWN with \
-                                mean rounds of at least 1, or diurnal:PERIOD,DEPTH with a period of at \
-                                least 1 and a depth from 0 to 1";
-        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let numbers: Option<Vec<f64>> = if rest.is_empty() {
-            Some(Vec::new())
-        } else {
-            rest.split(',').map(|number| number.trim().parse().ok()).collect()
-        };
-        let rounds = |mean: f64| mean.is_finite() && mean >= 1.0;
-        let found = match (name, numbers.as_deref()) {
-            ("always", Some([])) => Some(Self::Always),
-            ("bernoulli", Some(&[p])) if p > 0.0 && p <= 1.0 => Some(Self::Bernoulli(p)),
-            ("on-off", Some(&[up, down])) if rounds(up) && rounds(down) => {
-                Some(Self::OnOff { up, down })
-            }
-            ("diurnal", Some(&[period, depth]))
-                if rounds(period) && (0.0..=1.0).contains(&depth) =>
-            {
-                Some(Self::Diurnal { period, depth })
-            }
-            _ => None,
-        };
-        found.ok_or_else(|| Error::new("availability", text, EXPECTED))
-    }
-}
-
-impl fmt::Display for AvailabilityModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Always => write!(f, "always"),
-            Self::Bernoulli(p) => write!(f, "bernoulli:{p}"),
-            Self::OnOff { up, down } => write!(f, "on-off:{up},{down}"),
-            Self::Diurnal { period, depth } => write!(f, "diurnal:{period},{depth}"),
-        }
-    }
-}
 
 /// What happens to clients in a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -119,6 +54,15 @@ impl World {
     /// Whether every selected client reports.
     pub fn all_report(&self) -> bool {
         self.dropout == 0.0 && self.failing == 0.0
+    }
+
+    /// The same where joining and leaving is looked at in every step of the server, of which so many are a round.
+    pub(crate) fn per_step(self, rounds_per_step: f64) -> Self {
+        if rounds_per_step == 1.0 {
+            return self;
+        }
+        let leave = 1.0 - libm::pow(1.0 - self.leave, rounds_per_step);
+        Self { join: self.join * rounds_per_step, leave, ..self }
     }
 
     /// How many clients have ever been there at the beginning of a round.
@@ -206,6 +150,11 @@ impl RoundWorld {
         self.leave != Chance::NEVER
     }
 
+    /// Whether a client is online whose probability is its own.
+    pub(crate) fn is_online_by_chance(&self, client: u32, chance: f64) -> bool {
+        self.online.of(u64::from(client)).unit() < chance
+    }
+
     /// Whether being online has a memory, kept by the caller as one bit per client.
     pub(crate) fn has_memory(&self) -> bool {
         matches!(self.availability, AvailabilityModel::OnOff { .. })
@@ -222,6 +171,8 @@ impl RoundWorld {
         let client = u64::from(client);
         match self.availability {
             AvailabilityModel::Always => true,
+            // These ask for more than the number of the round; `WorldSelector` knows it.
+            AvailabilityModel::Ranked(_) | AvailabilityModel::InSeconds(_) => true,
             AvailabilityModel::Bernoulli(_) => self.chance.wins(self.online.of(client)),
             AvailabilityModel::OnOff { .. } => remembered,
             AvailabilityModel::Diurnal { period, depth } => {
@@ -258,19 +209,6 @@ impl RoundWorld {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_round_trips_and_nonsense_is_named() {
-        for text in ["always", "bernoulli:0.7", "on-off:20,5", "diurnal:24,0.8"] {
-            assert_eq!(text.parse::<AvailabilityModel>().unwrap().to_string(), text);
-        }
-        for text in
-            ["", "bernoulli", "bernoulli:0", "bernoulli:1.1", "on-off:1", "diurnal:0.5,1", "x:1"]
-        {
-            let error = text.parse::<AvailabilityModel>().unwrap_err();
-            assert_eq!((error.field(), error.value()), ("availability", text));
-        }
-    }
 
     /// The share of online clients over 2,000 clients and 50 rounds; correlated in time for on-off, so the
     /// tolerance is 5 standard errors of 2,000 independent clients.

@@ -106,6 +106,12 @@ impl<'a> ReportSection<'a> {
         self.results.records.iter().filter(of)
     }
 
+    /// How many rounds a step of the server is, in the runs of a variant.
+    pub(crate) fn rounds_per_step(&self, place: usize) -> f64 {
+        let variant = self.experiment().variants().get(place);
+        variant.map_or(1.0, |variant| self.experiment().rounds_per_step(variant))
+    }
+
     /// The name of each variant, and its slot in the styles of series.
     pub(crate) fn styles(&self) -> Vec<(&'a str, usize)> {
         let variants = self.experiment().variants();

@@ -95,14 +95,17 @@ impl ReportSection<'_> {
                     })
                     .collect::<Result<Vec<f64>>>()
             });
-            unit = unit.series(name, knots(&runs.collect::<Result<Vec<_>>>()?, kind.size));
+            unit = unit.series(
+                name,
+                knots(&runs.collect::<Result<Vec<_>>>()?, kind.size, self.rounds_per_step(place)),
+            );
         }
         Ok(unit)
     }
 }
 
-/// The mean over runs after some of the rounds that all of them have, the last one among them.
-fn knots(runs: &[Vec<f64>], size: f64) -> Vec<(f64, f64)> {
+/// The mean over runs after some of the steps that all of them have, the last one among them.
+fn knots(runs: &[Vec<f64>], size: f64, rounds_per_step: f64) -> Vec<(f64, f64)> {
     let rounds = runs.iter().map(Vec::len).min().unwrap_or(0);
     let step = rounds.div_ceil(KNOTS).max(1);
     let chosen = (1..=rounds).filter(|round| round % step == 0 || *round == rounds);
@@ -110,7 +113,7 @@ fn knots(runs: &[Vec<f64>], size: f64) -> Vec<(f64, f64)> {
         let sum: f64 = runs.iter().map(|run| run[round - 1]).sum();
         let mean = sum / runs.len() as f64 / size;
         // Six digits are finer than a pixel, and keep pages small.
-        (round as f64, format!("{mean:.5e}").parse().unwrap_or(mean))
+        (round as f64 * rounds_per_step, format!("{mean:.5e}").parse().unwrap_or(mean))
     };
     chosen.map(mean).collect()
 }
@@ -121,11 +124,13 @@ mod tests {
 
     #[test]
     fn knots_are_means_and_end_with_the_last_common_round() {
-        let short = knots(&[vec![1.0, 2.0, 3.0], vec![3.0, 4.0]], 2.0);
+        let short = knots(&[vec![1.0, 2.0, 3.0], vec![3.0, 4.0]], 2.0, 1.0);
         assert_eq!(short, [(1.0, 1.0), (2.0, 1.5)]);
+        // Four steps are a round.
+        assert_eq!(knots(&[vec![1.0, 2.0]], 1.0, 0.25), [(0.25, 1.0), (0.5, 2.0)]);
         let long: Vec<f64> = (1..=1001).map(f64::from).collect();
-        let many = knots(&[long], 1.0);
+        let many = knots(&[long], 1.0, 1.0);
         assert!(many.len() <= KNOTS + 1 && many.last() == Some(&(1001.0, 1001.0)));
-        assert!(knots(&[], 1.0).is_empty());
+        assert!(knots(&[], 1.0, 1.0).is_empty());
     }
 }

@@ -94,10 +94,15 @@ impl ClientTimes {
         (0..clients).map(|client| self.turnaround(client)).fold(f64::INFINITY, f64::min)
     }
 
+    /// The turnaround of the slowest client.
+    pub(crate) fn longest(&self) -> f64 {
+        let clients = 0..self.training.len() as u32;
+        clients.map(|client| self.turnaround(client)).fold(0.0, f64::max)
+    }
+
     /// Refuses times that leave the range of their numbers.
     pub(crate) fn check(&self) -> Result<()> {
-        let clients = 0..self.training.len() as u32;
-        let longest = clients.map(|client| self.turnaround(client)).fold(0.0, f64::max);
+        let longest = self.longest();
         if longest <= 1e12 {
             return Ok(());
         }

@@ -13,6 +13,18 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 /// The clients as the server meets them.
 pub(crate) trait Fleet {
+    /// Time goes on to this second, at which others may be online.
+    fn go_on(&mut self, now: f64);
+
+    /// Whether anyone can be asked now who is not busy.
+    fn is_anyone_free(&self, busy: &BTreeSet<u32>) -> bool;
+
+    /// The next second at which a client may come that is not busy, where that follows the clock.
+    fn next_change(&self, busy: &BTreeSet<u32>) -> Option<f64>;
+
+    /// When a client that is online now goes offline, if that is before this second.
+    fn offline_before(&self, client: u32, end: f64) -> Option<f64>;
+
     /// Names clients for so many free places; none of those that are busy.
     fn ask(&mut self, free: usize, busy: &BTreeSet<u32>) -> Result<Answer>;
 
@@ -91,6 +103,11 @@ impl InFlight {
         self.queue.iter().map(|Reverse(work)| work.step).collect()
     }
 
+    /// The present second.
+    pub(crate) fn now(&self) -> f64 {
+        self.now
+    }
+
     /// Plays until the buffer is full, or until no client is at work.
     pub(crate) fn step(
         &mut self,
@@ -101,7 +118,10 @@ impl InFlight {
         let begin = self.now;
         let (mut arrived, mut dropped) = (Vec::new(), Vec::new());
         while arrived.len() < self.updates {
-            self.fill(clock, step, fleet, &arrived, &dropped)?;
+            if let Some(change) = self.fill(clock, step, fleet, [&arrived, &dropped])? {
+                self.now = change;
+                continue;
+            }
             let Some(Reverse(work)) = self.queue.pop() else {
                 break;
             };
@@ -125,28 +145,38 @@ impl InFlight {
     }
 
     /// Fills the free places. Those that are done in this step wait for its end, when they are credited or have failed.
+    /// Where places stay free, returns when a client may come for them, if no client is done before.
     fn fill(
         &mut self,
         clock: &RoundClock<'_>,
         step: u64,
         fleet: &mut dyn Fleet,
-        arrived: &[AtWork],
-        dropped: &[AtWork],
-    ) -> Result<()> {
+        done: [&[AtWork]; 2],
+    ) -> Result<Option<f64>> {
         let free = self.places - self.queue.len();
         if free == 0 {
-            return Ok(());
+            return Ok(None);
         }
+        fleet.go_on(self.now);
         let at_work = self.queue.iter().map(|Reverse(work)| work);
-        let busy = at_work.chain(arrived).chain(dropped).map(|work| work.client).collect();
-        let answer = fleet.ask(free, &busy)?;
-        let begin = self.now + answer.wait;
-        for (client, drops_out) in answer.clients {
-            let (has_model, delivers) = (answer.probed.contains(&client), !drops_out);
-            let end = begin + clock.work_of(step, client, has_model, delivers);
-            self.queue.push(Reverse(AtWork { client, step, has_model, begin, end, delivers }));
+        let done = done.into_iter().flatten();
+        let mut busy: BTreeSet<u32> = at_work.chain(done).map(|work| work.client).collect();
+        if fleet.is_anyone_free(&busy) {
+            let answer = fleet.ask(free, &busy)?;
+            let begin = self.now + answer.wait;
+            for (client, drops_out) in answer.clients {
+                let (has_model, mut delivers) = (answer.probed.contains(&client), !drops_out);
+                let mut end = begin + clock.work_of(step, client, has_model, delivers);
+                if let Some(moment) = fleet.offline_before(client, end) {
+                    (end, delivers) = (moment.max(begin), false);
+                }
+                self.queue.push(Reverse(AtWork { client, step, has_model, begin, end, delivers }));
+                busy.insert(client);
+            }
         }
-        Ok(())
+        let next = self.queue.peek().map_or(f64::INFINITY, |Reverse(work)| work.end);
+        let change = if self.queue.len() < self.places { fleet.next_change(&busy) } else { None };
+        Ok(change.filter(|change| *change < next))
     }
 }
 
@@ -162,6 +192,20 @@ mod tests {
     struct Fresh(u32);
 
     impl Fleet for Fresh {
+        fn go_on(&mut self, _: f64) {}
+
+        fn is_anyone_free(&self, _: &BTreeSet<u32>) -> bool {
+            true
+        }
+
+        fn next_change(&self, _: &BTreeSet<u32>) -> Option<f64> {
+            None
+        }
+
+        fn offline_before(&self, _: u32, _: f64) -> Option<f64> {
+            None
+        }
+
         fn ask(&mut self, free: usize, _: &BTreeSet<u32>) -> Result<Answer> {
             let clients = (self.0..).take(free).map(|client| (client, false)).collect();
             self.0 += free as u32;

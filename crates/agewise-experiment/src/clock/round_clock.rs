@@ -3,6 +3,7 @@
 use super::client_times::ClientTimes;
 use super::costs::{ClockLog, Power, RoundCosts, Work};
 use super::schedule::{Member, Schedule, SeedSchedule};
+use crate::world::{Presence, Untimely};
 use agewise_core::{Draws, ProbeKind, Result, Seed, Stream};
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub(crate) struct Asked<'a> {
     /// Those that drop out, in increasing order.
     pub(crate) dropped: &'a [u32],
     pub(crate) probed: &'a BTreeMap<u32, ProbeKind>,
+    /// Who is online when, where that follows the clock.
+    pub(crate) presence: Option<&'a Presence>,
 }
 
 impl<'a> RoundClock<'a> {
@@ -49,10 +52,16 @@ impl<'a> RoundClock<'a> {
         Ok(Self { seed, times, schedule, power, samples, batch: u64::from(batch) })
     }
 
-    /// The clients of a round whose updates come too late to count, and what the round costs.
-    pub(crate) fn end(&self, asked: Asked<'_>) -> (Vec<u32>, ClockLog) {
-        let members = self.members(asked);
-        let ended = self.schedule.end(&members);
+    /// The clients of a round that deliver and whose updates do not count, and what the round costs.
+    pub(crate) fn end(&self, asked: Asked<'_>) -> (Untimely, ClockLog) {
+        let probing = self.add_probes(asked.probed, &mut RoundCosts::default());
+        let (members, offline) = self.members(asked, probing);
+        let mut ended = self.schedule.end(&members);
+        // Who would have gone offline only after the end was told to stop before.
+        let (offline, stopped): (Vec<Member>, Vec<Member>) =
+            offline.into_iter().partition(|member| member.end <= ended.seconds);
+        ended.late.extend(stopped.iter().map(|member| member.client));
+        ended.late.sort_unstable();
         let mut costs = RoundCosts { seconds: ended.seconds, ..self.no_costs() };
         let mut worked = Vec::with_capacity(members.len());
         for member in &members {
@@ -65,21 +74,36 @@ impl<'a> RoundClock<'a> {
             worked.push(work.seconds as f32);
         }
         costs.seconds += self.add_probes(asked.probed, &mut costs);
-        (ended.late, ClockLog { costs, worked })
+        let offline = offline.iter().map(|member| member.client).collect();
+        (Untimely { late: ended.late, offline }, ClockLog { costs, worked })
     }
 
-    /// Everyone who was asked, in increasing order.
-    fn members(&self, asked: Asked<'_>) -> Vec<Member> {
-        let end = |client: u32, delivers: bool| {
+    /// Everyone who was asked, and those of them that would have delivered and go offline before; both in increasing
+    /// order. Their work begins so many seconds after that of probes.
+    fn members(&self, asked: Asked<'_>, probing: f64) -> (Vec<Member>, Vec<Member>) {
+        let mut offline = Vec::new();
+        let mut end = |client: u32, delivers: bool| {
             let has_model = asked.probed.contains_key(&client);
             let end = self.work_of(asked.round, client, has_model, delivers);
-            Member { client, end, delivers }
+            let leaves = asked.presence.and_then(|presence| {
+                let begin = presence.now() + probing;
+                let moment = presence.offline_before(client, begin + end)?;
+                Some((moment - begin).clamp(0.0, end))
+            });
+            let Some(end) = leaves else {
+                return Member { client, end, delivers };
+            };
+            let member = Member { client, end, delivers: false };
+            if delivers {
+                offline.push(member);
+            }
+            member
         };
-        let done = asked.delivering.iter().map(|&client| end(client, true));
+        let done: Vec<Member> = asked.delivering.iter().map(|&client| end(client, true)).collect();
         let lost = asked.dropped.iter().map(|&client| end(client, false));
-        let mut members: Vec<Member> = done.chain(lost).collect();
+        let mut members: Vec<Member> = done.into_iter().chain(lost).collect();
         members.sort_by_key(|member| member.client);
-        members
+        (members, offline)
     }
 
     /// How long a client works that is asked in this round, until it is done or drops out at a random moment.
@@ -196,9 +220,10 @@ mod tests {
                     delivering: &delivering,
                     dropped: &[],
                     probed: &nothing,
+                    presence: None,
                 };
-                let (late, log) = clock.end(asked);
-                assert_eq!(late.len() as u32, delivering.len() as u32 - 10);
+                let (untimely, log) = clock.end(asked);
+                assert_eq!(untimely.late.len() as u32, delivering.len() as u32 - 10);
                 log.costs.seconds
             };
             let all: Vec<f64> = (0..ROUNDS).map(seconds).collect();

@@ -9,7 +9,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Rounds: steps of the global model.
+    /// Rounds: steps of the global model, or as many updates as a cohort has clients.
     #[default]
     Rounds,
     /// Simulated seconds.
@@ -39,9 +39,9 @@ impl Unit {
     ];
 
     /// What so many rounds with these costs come to; nothing where that was not counted.
-    pub fn of(self, rounds: u64, costs: &RoundCosts) -> Option<f64> {
+    pub fn of(self, rounds: f64, costs: &RoundCosts) -> Option<f64> {
         Some(match self {
-            Self::Rounds => rounds as f64,
+            Self::Rounds => rounds,
             Self::Seconds => costs.seconds,
             Self::Bytes => (costs.bytes_down + costs.bytes_up) as f64,
             Self::BytesDown => costs.bytes_down as f64,

@@ -58,6 +58,11 @@ impl SecondsWaits {
         self.longest = self.longest.max(self.now - since);
     }
 
+    /// The present second.
+    pub(crate) fn now(&self) -> f64 {
+        self.now
+    }
+
     /// Time passes.
     pub(crate) fn pass(&mut self, seconds: f64) {
         self.now += seconds;

@@ -3,7 +3,7 @@
 use super::{Experiment, ExperimentClock, Variant};
 use crate::clock::{RateDistribution, Schedule};
 use crate::params::{ExperimentParams, TrainingParams};
-use crate::world::{World, calibration};
+use crate::world::{RankedBy, World, calibration};
 use agewise_core::{
     Error, Policy, PolicyVariant, Result, Seed, Setting, SettingParams, SizeDistribution, Sizes,
     Weighting,
@@ -198,6 +198,7 @@ fn assemble(
         let expected = "no table [clock]: nothing is trained here, `agewise compare` has a clock";
         return Err(Error::new("clock", "a table", expected));
     }
+    check_availability(&world, clock.is_some(), task.is_some())?;
     let contexts = (0..params.seeds).map(|_| OnceLock::new()).collect();
     let experiment = Experiment {
         baseline: baseline(&params, &variants)?,
@@ -214,6 +215,22 @@ fn assemble(
     };
     experiment.check_training()?;
     Ok(experiment)
+}
+
+/// Refuses availability that follows what is not there: a clock, or the speeds of clients.
+fn check_availability(world: &World, has_clock: bool, has_task: bool) -> Result<()> {
+    let availability = world.availability;
+    if availability.timed().is_some() && !has_clock {
+        let expected = "rounds instead of seconds, or a clock: the table [clock], or one of --links, --schedule, --unit \
+                        and --power of `agewise compare`";
+        return Err(Error::new("availability", availability, expected));
+    }
+    let by_speed = availability.ranked().is_some_and(|ranked| ranked.by == RankedBy::Speed);
+    if by_speed && !has_task {
+        let expected = "more-data-first, or another: clients have no speeds here, `agewise compare` has --speeds";
+        return Err(Error::new("availability", availability, expected));
+    }
+    Ok(())
 }
 
 /// The setting at the beginning.

@@ -73,6 +73,27 @@ impl Experiment {
         self.params.clients as f64 / self.updates_of(variant) as f64
     }
 
+    /// How many rounds a step of the server is: 1, or K/m where a step takes K updates, as a round is m updates.
+    pub fn rounds_per_step(&self, variant: &super::Variant) -> f64 {
+        self.updates_of(variant) as f64 / self.params.cohort as f64
+    }
+
+    /// The steps of the server in so many rounds: as many; or as take the same number of updates.
+    pub(crate) fn steps_in(&self, variant: &super::Variant, rounds: u64) -> u64 {
+        rounds.saturating_mul(self.params.cohort).div_ceil(self.updates_of(variant))
+    }
+
+    /// The most steps of a run of a variant.
+    pub fn steps_of(&self, variant: &super::Variant) -> u64 {
+        self.steps_in(variant, self.params.rounds)
+    }
+
+    /// The whole rounds in so many first steps.
+    pub(crate) fn rounds_after(&self, variant: &super::Variant, steps: u64) -> u64 {
+        let updates = steps.saturating_mul(self.updates_of(variant));
+        (updates / self.params.cohort).min(self.params.rounds)
+    }
+
     /// The samples of a batch.
     pub(crate) fn batch(&self) -> u32 {
         self.training().map_or(1, |training| training.batch)

@@ -4,6 +4,7 @@ use super::Experiment;
 use crate::clock::ClientTimes;
 use crate::log::RoundLog;
 use crate::objective::Optima;
+use crate::world::RankedBy;
 use agewise_core::{Result, Seed, Setting, Sizes};
 use agewise_train::task::PartitionKey;
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub struct SeedContext {
     pub durations: Vec<f32>,
     /// How long each client takes for each part of a round, where there is a clock.
     pub times: Option<ClientTimes>,
+    /// The probability of each client to be online, where that follows its data or its speed.
+    pub(crate) chances: Option<Vec<f64>>,
     /// What is known about the objectives, once it was looked for.
     pub(crate) optima: Mutex<Option<Arc<Optima>>>,
 }
@@ -43,6 +46,13 @@ impl SeedContext {
         let rates = (experiment.speeds(), None);
         let columns = params.clock.as_ref().map(|clock| clock.columns.clone()).unwrap_or_default();
         let training = ClientTimes::draw(rates, &columns, key.seed, &trained, 0)?;
+        let chances = experiment.world().availability.ranked().map(|ranked| {
+            let value = |client: u32| match ranked.by {
+                RankedBy::Data => samples[client as usize] as f64,
+                RankedBy::Speed => training.speed(client),
+            };
+            ranked.chances(&(0..key.clients).map(value).collect::<Vec<_>>())
+        });
         let durations = (0..key.clients).map(|client| training.training(client) as f32);
         Ok(Self {
             seed: key.seed,
@@ -53,6 +63,7 @@ impl SeedContext {
             durations: durations.collect(),
             times: experiment.client_times(key.seed, &trained)?,
             samples,
+            chances,
             optima: Mutex::default(),
         })
     }

@@ -5,7 +5,7 @@ use super::{
     ConvexProblem, OptimumBudget, ProblemConstants, SkewRange, SkewTrack, is_strongly_convex,
     local_losses, local_optima,
 };
-use crate::experiment::{Experiment, SeedContext};
+use crate::experiment::{Experiment, SeedContext, Variant};
 use crate::log::RoundLog;
 use crate::world::WorldSelector;
 use agewise_core::theory::ConvergenceBound;
@@ -121,9 +121,9 @@ impl Experiment {
     }
 
     /// Whether they are looked at before a round: at the first model, and wherever the model was just evaluated.
-    pub(crate) fn looks_at_objectives_before(&self, round: u64) -> bool {
+    pub(crate) fn looks_at_objectives_before(&self, variant: &Variant, round: u64) -> bool {
         let before = round.checked_sub(1);
-        self.looks_at_objectives() && before.is_none_or(|before| self.evaluates(before))
+        self.looks_at_objectives() && before.is_none_or(|before| self.evaluates(variant, before))
     }
 
     /// What is known about a seed before its runs begin: found once, by the run that asks first.

@@ -26,6 +26,8 @@ pub(crate) struct LoggedSelection<'a> {
     co_participation: CoParticipation,
     /// Who came and went before the present round.
     movements: Movements,
+    /// Clients that could be selected when it began.
+    available: u32,
     /// Where the policy looks at updates.
     pub(crate) sketcher: Option<Sketcher>,
     /// How long each client trains.
@@ -48,9 +50,13 @@ impl<'a> LoggedSelection<'a> {
         let joining = context.samples.iter().skip(params.clients as usize);
         let newcomers = joining.map(|&samples| samples as f64).collect();
         let world = World { seed: context.seed, ..*experiment.world() };
+        let world = world.per_step(experiment.rounds_per_step(variant));
         let clock = RunClock::new(experiment, variant.schedule(), context)?;
         let setting = experiment.asked_setting(variant.schedule(), &context.setting)?;
         let mut selector = WorldSelector::new(policy, setting, newcomers, world, calibrate)?;
+        if let Some(chances) = &context.chances {
+            selector = selector.with_chances(chances);
+        }
         if let Some(updates) = variant.schedule().updates_per_step() {
             selector = selector.without_rounds(updates)?;
         }
@@ -60,17 +66,19 @@ impl<'a> LoggedSelection<'a> {
         let (weighting, is_calm) = (policy.weighting(), all_count);
         let means = mean_weights(rules, weighting, &context.setting, is_calm);
         let everyone = context.samples.len();
-        let metrics = RunMetrics::new(everyone as u64, params.rounds, params.warmup, means);
+        let warmup = experiment.steps_in(variant, params.warmup);
+        let metrics = RunMetrics::new(everyone as u64, experiment.steps_of(variant), warmup, means);
         Ok(Self {
             selector,
             counters: vec![Counters::default(); everyone],
             metrics,
             co_participation: CoParticipation::new(everyone as u32),
             movements: Movements::default(),
+            available: 0,
             sketcher: sketches.then(|| Sketcher::for_task(task, context.seed)),
             durations: &context.durations,
             clock,
-            warmup: params.warmup,
+            warmup,
         })
     }
 
@@ -98,11 +106,22 @@ impl<'a> LoggedSelection<'a> {
 
     /// Begins the next round.
     pub(crate) fn begin(&mut self) -> Result<()> {
-        self.movements = self.selector.begin()?;
-        if let Some(clock) = &mut self.clock {
-            clock.begin(self.selector.selector().population());
+        if let Some(clock) = &self.clock {
+            self.selector.go_on(clock.now());
         }
+        self.movements = self.selector.begin()?;
+        // Without rounds a step waits for clients whenever it needs them.
+        let idle = if self.has_no_rounds() { 0.0 } else { self.selector.wait() };
+        if let Some(clock) = &mut self.clock {
+            clock.begin(self.selector.selector().population(), idle);
+        }
+        self.available = self.selector.available();
         Ok(())
+    }
+
+    /// Clients that could be selected when the present round began.
+    pub(crate) fn available(&self) -> u32 {
+        self.available
     }
 
     /// Ends a round that has begun as its log says. Durations follow from the configuration; sketches are not in the log
@@ -189,7 +208,7 @@ impl<'a> LoggedSelection<'a> {
         if let Some(wrong) = log.clients.iter().find(|&&client| client >= population) {
             return Err(Error::new("log", wrong, "the number of a client"));
         }
-        let available = self.selector.available();
+        let available = self.available;
         if log.available != available {
             let value = format!("{} available in round {round}", log.available);
             return Err(Error::new("log", value, format!("{available}, as the world has it")));

@@ -3,8 +3,12 @@
 use crate::clock::{Asked, ClockLog, InFlight, RoundClock, Schedule, SecondsRecord, SecondsWaits};
 use crate::experiment::{Experiment, SeedContext};
 use crate::log::RoundLog;
+use crate::world::{TimedAvailability, Untimely};
 use agewise_core::{Error, Population, Result};
 use std::collections::BTreeSet;
+
+/// The most slots of availability in which a client may be at work: each of them is looked at.
+const MOST_SLOTS: f64 = 1e6;
 
 /// The clock of a run, and what was seen of it.
 pub(crate) struct RunClock<'a> {
@@ -15,6 +19,8 @@ pub(crate) struct RunClock<'a> {
     in_flight: Option<InFlight>,
     /// How many clients have been seen to join.
     joined: u32,
+    /// The seconds before the present round in which no client was there.
+    idle: f64,
 }
 
 impl<'a> RunClock<'a> {
@@ -27,17 +33,32 @@ impl<'a> RunClock<'a> {
         let Some(times) = &context.times else {
             return Ok(None);
         };
+        let availability = experiment.world().availability;
+        let slot = availability.timed().and_then(TimedAvailability::slot);
+        let least = times.longest() / MOST_SLOTS;
+        if slot.is_some_and(|slot| slot < least) {
+            let expected = format!(
+                "slots of at least {least:.3} s: the slowest client works for longer than {MOST_SLOTS:e} of these"
+            );
+            return Err(Error::new("availability", availability, expected));
+        }
         let of_seed = (context.seed, times, &context.samples[..]);
         let sizes = (context.setting.clients(), context.setting.cohort());
         let rounds =
             RoundClock::new(of_seed, sizes, schedule, experiment.power(), experiment.batch())?;
         let waits = SecondsWaits::new(context.samples.len());
         let in_flight = schedule.updates_per_step().map(|updates| InFlight::new(sizes.1, updates));
-        Ok(Some(Self { rounds, schedule, waits, in_flight, joined: 0 }))
+        Ok(Some(Self { rounds, schedule, waits, in_flight, joined: 0, idle: 0.0 }))
     }
 
-    /// A round begins with this population.
-    pub(super) fn begin(&mut self, population: &Population) {
+    /// The second at which the next round begins.
+    pub(super) fn now(&self) -> f64 {
+        self.in_flight.as_ref().map_or(self.waits.now(), InFlight::now)
+    }
+
+    /// A round begins with this population, after so many seconds in which no client was there.
+    pub(super) fn begin(&mut self, population: &Population, idle: f64) {
+        self.idle = idle;
         for client in self.joined..population.clients() {
             self.waits.joins(client);
         }
@@ -47,9 +68,11 @@ impl<'a> RunClock<'a> {
         }
     }
 
-    /// The clients of a round whose updates come too late to count, and what the round costs.
-    pub(crate) fn end(&self, asked: Asked<'_>) -> (Vec<u32>, ClockLog) {
-        self.rounds.end(asked)
+    /// The clients of a round that deliver and whose updates do not count, and what the round costs.
+    pub(crate) fn end(&self, asked: Asked<'_>) -> (Untimely, ClockLog) {
+        let (untimely, mut log) = self.rounds.end(asked);
+        log.costs.seconds += self.idle;
+        (untimely, log)
     }
 
     /// A round has ended as its log says, and these clients are credited; it is recorded behind the warm-up.

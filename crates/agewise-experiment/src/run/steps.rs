@@ -6,7 +6,7 @@ use crate::clock::{Answer, AtWork, Fleet, RoundClock, RoundCosts, Schedule, Step
 use crate::log::{AskLog, RoundLog};
 use crate::probes::{Prober, writable};
 use crate::world::{RoundWorld, WorldSelector};
-use agewise_core::{Error, LossNeed, Pick, Population, Result};
+use agewise_core::{Error, LossNeed, Pick, Result};
 use agewise_train::aggregation::{AggregatorState, Contribution};
 use agewise_train::sketch::Sketcher;
 use agewise_train::{EarlierStart, RoundPlan, Threads};
@@ -45,6 +45,22 @@ struct LiveFleet<'a> {
 }
 
 impl Fleet for LiveFleet<'_> {
+    fn go_on(&mut self, now: f64) {
+        self.selector.go_on(now);
+    }
+
+    fn is_anyone_free(&self, busy: &BTreeSet<u32>) -> bool {
+        self.selector.is_anyone_free(busy)
+    }
+
+    fn next_change(&self, busy: &BTreeSet<u32>) -> Option<f64> {
+        self.selector.next_change(busy)
+    }
+
+    fn offline_before(&self, client: u32, end: f64) -> Option<f64> {
+        self.selector.presence()?.offline_before(client, end)
+    }
+
     fn ask(&mut self, free: usize, busy: &BTreeSet<u32>) -> Result<Answer> {
         let world = self.selector.now();
         let begin = Instant::now();
@@ -71,22 +87,37 @@ impl Fleet for LiveFleet<'_> {
 
 /// Those are asked whom a log names.
 struct LoggedFleet<'a> {
-    population: &'a Population,
-    world: RoundWorld,
+    selector: &'a mut WorldSelector,
     asks: std::slice::Iter<'a, AskLog>,
 }
 
 impl Fleet for LoggedFleet<'_> {
+    fn go_on(&mut self, now: f64) {
+        self.selector.go_on(now);
+    }
+
+    fn is_anyone_free(&self, busy: &BTreeSet<u32>) -> bool {
+        self.selector.is_anyone_free(busy)
+    }
+
+    fn next_change(&self, busy: &BTreeSet<u32>) -> Option<f64> {
+        self.selector.next_change(busy)
+    }
+
+    fn offline_before(&self, client: u32, end: f64) -> Option<f64> {
+        self.selector.presence()?.offline_before(client, end)
+    }
+
     fn ask(&mut self, free: usize, busy: &BTreeSet<u32>) -> Result<Answer> {
         let fits = |ask: &&AskLog| {
             ask.clients.len() <= free && !ask.clients.iter().any(|client| busy.contains(client))
         };
         let unknown = || Error::new("log", "no clients", "those that were asked for a free place");
-        Ok(answer(self.asks.next().filter(fits).ok_or_else(unknown)?, &self.world))
+        Ok(answer(self.asks.next().filter(fits).ok_or_else(unknown)?, &self.selector.now()))
     }
 
     fn has_left(&self, client: u32) -> bool {
-        self.population.has_left(client)
+        self.selector.selector().population().has_left(client)
     }
 }
 
@@ -126,10 +157,8 @@ impl LoggedSelection<'_> {
 
     /// Plays a step of the server again, with those at work whom its log says were asked.
     pub(super) fn replay_step(&mut self, log: &RoundLog) -> Result<()> {
-        let world = self.selector.now();
-        let population = self.selector.selector().population();
         let (clock, in_flight) = without_rounds(&mut self.clock)?;
-        let mut fleet = LoggedFleet { population, world, asks: log.asks.iter() };
+        let mut fleet = LoggedFleet { selector: &mut self.selector, asks: log.asks.iter() };
         let step = in_flight.step(clock, log.round, &mut fleet)?;
         let arrived: Vec<u32> = step.arrived.iter().map(|work| work.client).collect();
         if arrived == log.clients && step.dropped == log.dropped {
@@ -170,11 +199,8 @@ impl TrainingRun<'_> {
         self.selection.begin()?;
         let task = self.context.task(self.experiment, threads)?;
         let step = self.logs.len() as u64;
-        let mut log = RoundLog {
-            round: step,
-            available: self.selection.selector.available(),
-            ..RoundLog::default()
-        };
+        let mut log =
+            RoundLog { round: step, available: self.selection.available(), ..RoundLog::default() };
         self.sent.insert(step, (format!("{SENT}{step}"), self.engine.global().to_vec()));
         let before = (step == 0).then(|| self.selection.selector.selector().ages().clone());
         let Self { selection, engine, context, .. } = self;

@@ -2,8 +2,8 @@
 
 use super::logged::LoggedSelection;
 use super::steps::{SentModels, split_sent};
-use crate::clock::{Asked, Schedule};
-use crate::experiment::{Experiment, SeedContext};
+use crate::clock::Asked;
+use crate::experiment::{Experiment, SeedContext, Variant};
 use crate::log::{RoundLog, TestScore};
 use crate::objective::ObjectiveRecord;
 use crate::probes::{Prober, writable};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub struct TrainingRun<'a> {
     pub(super) experiment: &'a Experiment,
     pub(super) context: &'a SeedContext,
-    schedule: Schedule,
+    variant: &'a Variant,
     pub(super) selection: LoggedSelection<'a>,
     pub(super) engine: RoundEngine,
     pub(super) logs: Vec<RoundLog>,
@@ -35,13 +35,12 @@ impl<'a> TrainingRun<'a> {
     /// Begins a run.
     pub fn new(experiment: &'a Experiment, id: RunId) -> Result<Self> {
         let context = experiment.context(id.seed)?;
-        let aggregation = experiment.variant(id)?.aggregation();
-        let engine = RoundEngine::new(context.first_model.clone(), aggregation)?;
+        let variant = experiment.variant(id)?;
+        let engine = RoundEngine::new(context.first_model.clone(), variant.aggregation())?;
         let task = experiment.required_task()?;
         let selection = LoggedSelection::new(experiment, id, task, context)?;
-        let schedule = experiment.variant(id)?.schedule();
         let (logs, sent, selecting) = (Vec::new(), SentModels::new(), Duration::ZERO);
-        Ok(Self { experiment, context, schedule, selection, engine, logs, sent, selecting })
+        Ok(Self { experiment, context, variant, selection, engine, logs, sent, selecting })
     }
 
     /// Goes on with a run; logs beyond the checkpoint are not used.
@@ -100,7 +99,7 @@ impl<'a> TrainingRun<'a> {
 
     /// Whether the run is at its end.
     pub fn is_finished(&self) -> bool {
-        self.experiment.is_finished(&self.logs)
+        self.experiment.is_finished(self.variant, &self.logs)
     }
 
     /// How long the policy took to select the last cohort on this machine, without the answers to its probes.
@@ -110,14 +109,15 @@ impl<'a> TrainingRun<'a> {
 
     /// Plays a round.
     pub fn play_round(&mut self, threads: Threads) -> Result<()> {
-        if self.schedule.updates_per_step().is_some() {
-            return self.play_step(self.schedule, threads);
+        let schedule = self.variant.schedule();
+        if schedule.updates_per_step().is_some() {
+            return self.play_step(schedule, threads);
         }
         self.selection.begin()?;
         let task = self.context.task(self.experiment, threads)?;
         let mut log = RoundLog {
             round: self.logs.len() as u64,
-            available: self.selection.selector.available(),
+            available: self.selection.available(),
             ..RoundLog::default()
         };
         let probed = self.probe(&*task, threads, &mut log)?;
@@ -133,7 +133,7 @@ impl<'a> TrainingRun<'a> {
         if self.selection.selector.selector().policy().needs().loss == LossNeed::WholeData {
             log.whole_losses = self.prober(&*task, threads).losses(&cohort.clients)?;
         }
-        if self.experiment.looks_at_objectives_before(log.round) {
+        if self.experiment.looks_at_objectives_before(self.variant, log.round) {
             let global = self.engine.global();
             let selector = &mut self.selection.selector;
             let objectives =
@@ -163,7 +163,7 @@ impl<'a> TrainingRun<'a> {
         task.check()?;
         log.not_deterministic = !task.is_deterministic();
         self.write_reports(report, &mut log);
-        if self.experiment.evaluates(log.round) {
+        if self.experiment.evaluates(self.variant, log.round) {
             let evaluation = task.evaluate_all(self.engine.global(), threads)?;
             log.test = Some(TestScore {
                 samples: evaluation.samples,
@@ -198,10 +198,11 @@ impl<'a> TrainingRun<'a> {
             return selector.select();
         };
         let round = log.round;
-        selector.select_in_time(|delivering, dropped| {
-            let (late, times) = clock.end(Asked { round, delivering, dropped, probed });
+        selector.select_in_time(|delivering, dropped, presence| {
+            let asked = Asked { round, delivering, dropped, probed, presence };
+            let (untimely, times) = clock.end(asked);
             log.clock = Some(times);
-            late
+            untimely
         })
     }
 
@@ -244,6 +245,7 @@ impl Record {
     /// Follows the logs of a training run.
     pub fn of_training(experiment: &Experiment, id: RunId, logs: Vec<RoundLog>) -> Result<Self> {
         let (task, context) = (experiment.required_task()?, experiment.context(id.seed)?);
+        let variant = experiment.variant(id)?;
         let mut selection = LoggedSelection::new(experiment, id, task, context)?;
         selection.replay(&logs)?;
         let last = logs.iter().rev().find_map(|log| log.test.as_ref());
@@ -257,7 +259,9 @@ impl Record {
         let point = |log: &RoundLog| {
             let (test, score) = (log.test.as_ref()?, experiment.score(log)?);
             let (accuracy, loss) = (test.accuracy(), test.loss);
-            Some(CurvePoint { round: log.round + 1, score, accuracy, loss })
+            let step = log.round + 1;
+            let round = experiment.rounds_after(variant, step);
+            Some(CurvePoint { round, step, score, accuracy, loss })
         };
         let clock = selection.clock.as_ref().map(|clock| ClockRecord {
             seconds: clock.seconds(),
@@ -266,13 +270,14 @@ impl Record {
         let (rounds, load) = selection.finish();
         let training = TrainingRecord {
             metric: experiment.metric(),
+            rounds_per_step: experiment.rounds_per_step(variant),
             curve: logs.iter().filter_map(point).collect(),
             clients,
             objectives: ObjectiveRecord::new(context, &logs)?,
             clock,
             logs,
         };
-        let finished = experiment.is_finished(&training.logs);
+        let finished = experiment.is_finished(variant, &training.logs);
         Ok(Self { id, finished, rounds, load, training: Some(training) })
     }
 }

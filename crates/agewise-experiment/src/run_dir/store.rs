@@ -14,7 +14,7 @@ use super::jsonl::{line, read_line};
 use super::{CHECKPOINTS, CONFIG, LOGS, MODELS, RunDir};
 use crate::clock::Schedule;
 use crate::error::ExperimentError;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Variant};
 use crate::log::RoundLog;
 use crate::record::{LoadRecord, RoundRecord, RunId};
 use agewise_core::{Error, Start, Weighting};
@@ -112,7 +112,7 @@ impl<'a> Store<'a> {
     /// Refuses a log with more rounds than are asked for: they were changed by hand, and nothing may be lost.
     fn check_rounds(&self, id: RunId, stored: usize) -> Result<()> {
         let rounds = self.experiment.params().rounds;
-        if stored as u64 <= rounds {
+        if stored as u64 <= self.experiment.steps_of(self.experiment.variant(id)?) {
             return Ok(());
         }
         let expected = format!("at least {stored}, the rounds of {} ({CHANGED})", log_name(id));
@@ -133,7 +133,7 @@ impl<'a> Store<'a> {
         let in_order = |(round, log): (u64, RoundLog)| (log.round == round).then_some(log);
         let mut logs: Vec<RoundLog> = (0..).zip(rounds).map_while(in_order).collect();
         self.check_rounds(id, logs.len())?;
-        self.forget_end(&mut logs);
+        self.forget_end(self.experiment.variant(id)?, &mut logs);
         Ok(logs)
     }
 
@@ -153,13 +153,13 @@ impl<'a> Store<'a> {
     }
 
     /// Takes back what was written because a round was the last, where the run has been asked for more rounds since.
-    fn forget_end(&self, logs: &mut [RoundLog]) {
+    fn forget_end(&self, variant: &Variant, logs: &mut [RoundLog]) {
         if let Some(last) = logs.last_mut()
-            && !self.experiment.evaluates(last.round)
+            && !self.experiment.evaluates(variant, last.round)
         {
             last.test = None;
         }
-        if !self.experiment.is_finished(logs)
+        if !self.experiment.is_finished(variant, logs)
             && let Some(last) = logs.last_mut()
         {
             last.final_losses = None;

@@ -3,7 +3,7 @@
 //! The population grows and shrinks as that of a deployment does. What clients decide at home follows from what was
 //! published: the interval of the beginning, unless it is calibrated.
 
-use super::{RoundWorld, World};
+use super::{Presence, RoundWorld, World};
 use crate::probes::Prober;
 use agewise_core::{
     Ages, Availability, Calibrator, Cohort, Error, LawFamily, Pick, Policy, PolicyVariant,
@@ -28,6 +28,10 @@ pub(crate) struct WorldSelector {
     calibrator: Option<Calibrator>,
     /// Whether each client was online, in worlds with a memory; empty in others.
     online: Vec<bool>,
+    /// The probability of each client to be online in a round, where it follows what clients are; empty elsewhere.
+    chances: Vec<f64>,
+    /// Who is online at which second, where availability follows a clock.
+    presence: Option<Presence>,
     /// Whether each client can be reached in the present round; nothing where all can that have not left.
     mask: Option<Vec<bool>>,
     /// Clients that have left for good.
@@ -60,10 +64,19 @@ pub(crate) struct Movements {
 pub(crate) struct Selected {
     /// The clients that report, with their weights.
     pub(crate) cohort: Cohort,
-    /// The clients that were selected and never report.
+    /// The clients that were selected and never report, in increasing order.
     pub(crate) dropped: Vec<u32>,
     /// The clients that were selected and report too late to count.
     pub(crate) late: Vec<u32>,
+}
+
+/// Clients that would deliver, and whose updates the clock takes away; each in increasing order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Untimely {
+    /// Those that are done too late to count.
+    pub(crate) late: Vec<u32>,
+    /// Those that went offline while they worked.
+    pub(crate) offline: Vec<u32>,
 }
 
 impl WorldSelector {
@@ -93,7 +106,10 @@ impl WorldSelector {
             Vec::new()
         };
         let (mask, departed) = (None, 0);
+        let presence = world.availability.timed().map(|timed| Presence::new(timed, world.seed));
         Ok(Self {
+            chances: Vec::new(),
+            presence,
             selector,
             world,
             first_clients,
@@ -104,6 +120,15 @@ impl WorldSelector {
             mask,
             departed,
         })
+    }
+
+    /// The same with the probability of everyone who will ever join to be online, where that follows what clients are.
+    pub(crate) fn with_chances(mut self, chances: &[f64]) -> Self {
+        self.presence = self.presence.map(|presence| presence.with_chances(chances.to_vec()));
+        if self.presence.is_none() {
+            self.chances = chances.to_vec();
+        }
+        self
     }
 
     /// The same without rounds: free places are filled one by one, and each client's turn comes once in as many steps of
@@ -182,8 +207,65 @@ impl WorldSelector {
         if let Some(calibrator) = &self.calibrator {
             self.selector.set_interval(calibrator.interval())?;
         }
+        if let Some(presence) = &mut self.presence {
+            presence.admit(self.selector.population().clients());
+        }
         self.mask = self.reachable(&now);
         Ok(movements)
+    }
+
+    /// Who is online at which second, where availability follows a clock.
+    pub(crate) fn presence(&self) -> Option<&Presence> {
+        self.presence.as_ref()
+    }
+
+    /// Time goes on to this second, where availability follows a clock.
+    pub(crate) fn go_on(&mut self, now: f64) {
+        let Some(presence) = &mut self.presence else {
+            return;
+        };
+        let changes = presence.next_change() <= now;
+        presence.advance(now);
+        if changes {
+            self.mask = self.reachable(&self.now());
+        }
+    }
+
+    /// Where availability follows a clock and no client is there, time goes on until one is; returns the seconds of
+    /// that.
+    pub(crate) fn wait(&mut self) -> f64 {
+        let Some(begin) = self.presence.as_ref().map(Presence::now) else {
+            return 0.0;
+        };
+        while self.available() == 0 {
+            let Some(change) = self.next_change(&BTreeSet::new()) else {
+                break;
+            };
+            self.go_on(change);
+        }
+        self.presence.as_ref().map_or(0.0, |presence| presence.now() - begin)
+    }
+
+    /// The next second at which a client may come that is not busy; nothing where availability does not follow a clock,
+    /// or no such client is left.
+    pub(crate) fn next_change(&self, busy: &BTreeSet<u32>) -> Option<f64> {
+        let presence = self.presence.as_ref()?;
+        let population = self.selector.population();
+        let at_work = busy.iter().filter(|&&client| !population.has_left(client)).count();
+        let left = (population.clients() - self.departed) as usize;
+        (left > at_work).then(|| presence.next_change())
+    }
+
+    /// Whether a client is there that is not busy; where availability follows rounds, that is left to the policy.
+    pub(crate) fn is_anyone_free(&self, busy: &BTreeSet<u32>) -> bool {
+        let Some(mask) = self.mask.as_ref().filter(|_| self.presence.is_some()) else {
+            return true;
+        };
+        let population = self.selector.population();
+        let mut clients = (0..).zip(mask);
+        clients.any(|(client, &online)| {
+            online && !population.has_left(client) && !busy.contains(&client)
+        })
     }
 
     /// Clients that joined since the last round come in, with age 0.
@@ -210,6 +292,14 @@ impl WorldSelector {
             *online = now.switched(client, *online);
         }
         let clients = 0..self.selector.population().clients();
+        if let Some(presence) = &self.presence {
+            return Some(clients.map(|client| presence.is_online(client)).collect());
+        }
+        if !self.chances.is_empty() {
+            let is_online =
+                |client: u32| now.is_online_by_chance(client, self.chances[client as usize]);
+            return Some(clients.map(is_online).collect());
+        }
         let is_online = |client: u32| {
             let remembered = self.online.get(client as usize).copied().unwrap_or(false);
             now.is_online(client, remembered)
@@ -234,25 +324,27 @@ impl WorldSelector {
 
     /// Selects the cohort of the present round. Weights are those of the clients that report.
     pub(crate) fn select(&mut self) -> Result<Selected> {
-        self.select_in_time(|_, _| Vec::new())
+        self.select_in_time(|_, _, _| Untimely::default())
     }
 
-    /// The same where clients can be late: `late` names those of the clients that deliver whose updates do not count, in
-    /// increasing order; it is told who delivers and who drops out.
+    /// The same where clients can be late: `untimely` names those of the clients that deliver whose updates do not count;
+    /// it is told who delivers, who drops out, and who is online when.
     pub(crate) fn select_in_time(
         &mut self,
-        late: impl FnOnce(&[u32], &[u32]) -> Vec<u32>,
+        untimely: impl FnOnce(&[u32], &[u32], Option<&Presence>) -> Untimely,
     ) -> Result<Selected> {
         let now = self.world.at(self.selector.round());
         let mask = self.mask.as_deref();
         let availability = mask.map_or(Availability::Everyone, Availability::Only);
         let mut cohort = self.selector.select(availability)?;
-        let (dropped, delivering): (Vec<u32>, Vec<u32>) = if now.all_report() {
+        let (mut dropped, delivering): (Vec<u32>, Vec<u32>) = if now.all_report() {
             (Vec::new(), cohort.clients.clone())
         } else {
             cohort.clients.iter().copied().partition(|&client| now.drops_out(client))
         };
-        let late = late(&delivering, &dropped);
+        let Untimely { late, offline } = untimely(&delivering, &dropped, self.presence.as_ref());
+        dropped.extend(offline);
+        dropped.sort_unstable();
         if dropped.len() + late.len() > 0 {
             let counts = |client: &u32| {
                 dropped.binary_search(client).is_err() && late.binary_search(client).is_err()

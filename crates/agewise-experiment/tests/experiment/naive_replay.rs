@@ -78,6 +78,7 @@ impl Naive {
             AvailabilityModel::Always => true,
             AvailabilityModel::Bernoulli(p) => draw(seed, ONLINE, round, client) < p,
             AvailabilityModel::OnOff { .. } => self.on[client as usize],
+            AvailabilityModel::Ranked(_) | AvailabilityModel::InSeconds(_) => unreachable!(),
             AvailabilityModel::Diurnal { period, depth } => {
                 let day = round as f64 / period + draw(seed, TIME_ZONE, 0, client);
                 let night = 0.5 * (1.0 + (std::f64::consts::TAU * day).cos());

@@ -70,10 +70,10 @@ fn curve(run: &TrainingRecord, unit: Unit) -> Vec<(f64, f64)> {
     let mut spent = agewise_experiment::RoundCosts::default();
     let mut points = run.curve.iter().peekable();
     let mut curve = Vec::new();
-    for (rounds, costs) in (1u64..).zip(&clock.rounds) {
+    for (step, costs) in (1u64..).zip(&clock.rounds) {
         spent.add(costs);
-        if let Some(point) = points.next_if(|point| point.round == rounds)
-            && let Some(cost) = unit.of(rounds, &spent)
+        if let Some(point) = points.next_if(|point| point.step == step)
+            && let Some(cost) = unit.of(point.round as f64, &spent)
         {
             curve.push((cost, point.score));
         }

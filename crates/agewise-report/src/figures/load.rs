@@ -156,7 +156,8 @@ impl ReportSection<'_> {
         for (place, (name, slot)) in self.styles().into_iter().enumerate() {
             let runs: Vec<&Record> = self.runs_of(place).collect();
             let points = mean_over_runs(&runs, |run, round| run.rounds[round].sigma);
-            let points = points.into_iter().skip(skip);
+            let share = self.rounds_per_step(place);
+            let points = points.into_iter().skip(skip).map(|(step, sigma)| (step * share, sigma));
             panel = panel.series(Series::new(name, SeriesStyle::Line, points).slot(slot));
         }
         let mut floors: BTreeMap<String, f64> = BTreeMap::new();

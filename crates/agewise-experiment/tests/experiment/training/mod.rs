@@ -1,6 +1,7 @@
 //! Experiments that train.
 
 mod asynchronous;
+mod availability;
 mod clock;
 mod objectives;
 mod pairing;

@@ -43,8 +43,9 @@ fn hits(id: RunId, round: u64) -> u64 {
 /// A run that goes as the table says, at most so many rounds.
 fn made_up_run(experiment: &Experiment, id: RunId, rounds: u64) -> Record {
     let per_class = 200 / CLASSES as u64;
+    let variant = experiment.variant(id).unwrap();
     let mut logs: Vec<RoundLog> = Vec::new();
-    while (logs.len() as u64) < rounds && !experiment.is_finished(&logs) {
+    while (logs.len() as u64) < rounds && !experiment.is_finished(variant, &logs) {
         let round = logs.len() as u64;
         let mut left = hits(id, round + 1);
         let correct = (0..CLASSES).map(|_| {
