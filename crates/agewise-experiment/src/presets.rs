@@ -1,11 +1,13 @@
 //! Comparisons that have a name: the six experiments of the paper, each in both readings of its K, its Theorem 1, what a
-//! client costs that never reports, and the studies of `age-herding` and the field (`diversity`).
+//! client costs that never reports, the studies of `age-herding` and the field (`diversity`), and those of policies and
+//! schedules under a clock (`real_conditions`).
 //!
 //! The paper's text says 5 local epochs, its notation 5 local SGD steps, and its numbers of rounds fit the second
 //! reading better; so each experiment is here twice. Everything else is as it says: 100 clients, 15 per round, maximum
 //! age 10, McMahan's CNN, batches of 50, learning rate 0.1 with decay 0.998, ages that begin at 0.
 
 mod diversity;
+mod real_conditions;
 
 use crate::params::{ExperimentParams, TrainingParams, WorldParams};
 use agewise_core::{Error, MaxAge, Result, Seed, Start};
@@ -162,7 +164,11 @@ pub fn presets() -> Vec<Preset> {
     let papers = EXPERIMENTS
         .iter()
         .flat_map(|experiment| [false, true].map(|steps| preset(experiment, steps)));
-    papers.chain([theorem(), failing()]).chain(diversity::presets()).collect()
+    papers
+        .chain([theorem(), failing()])
+        .chain(diversity::presets())
+        .chain(real_conditions::presets())
+        .collect()
 }
 
 /// One client that is there and never reports: what that costs policies that follow ages, which give a place back to
@@ -289,7 +295,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(names.len(), 14 + 4);
+        assert_eq!(names.len(), 14 + 4 + 2);
         let error = named("paper-mnist").unwrap_err().to_string();
         assert!(error.contains("did you mean paper-mnist-iid?"), "{error}");
     }
