@@ -18,7 +18,12 @@ try {
     const top = (element.closest('details') ?? element).getBoundingClientRect().top + scrollY;
     scrollTo({ top: top - 110, behavior: 'instant' });
   });
-  await page.screenshot({ path: out });
+  // The picture ends with the section: half of the next figure would say nothing.
+  const height = await matrix.evaluate((element) => {
+    const headings = [...document.querySelectorAll('h2')].map((heading) => heading.getBoundingClientRect().top);
+    return headings.find((top) => top > element.getBoundingClientRect().bottom) - 40;
+  });
+  await page.screenshot({ path: out, clip: { x: 0, y: 0, width: 1180, height: Math.min(1240, Math.ceil(height)) } });
 } finally {
   await browser.close();
 }

@@ -45,6 +45,14 @@ class Study:
                 return pair if pair["policy"] == policy else reverse(pair)
         return None
 
+    def has_output(self):
+        """Whether the study keeps what the program printed."""
+        return (self.folder / "output.txt").exists()
+
+    def output(self):
+        """What the program printed at the end."""
+        return (self.folder / "output.txt").read_text()
+
     def runs(self):
         """The rounds of every run, by variant and seed, from the logs."""
         runs = {}
@@ -75,33 +83,40 @@ class Study:
         yield from self.wrong_pairs(runs)
 
     def wrong_pairs(self, runs):
-        """Changes of rounds that do not follow from the logs."""
+        """Changes of rounds and differences of mean accuracies that do not follow from the logs."""
         places = {row["policy"]: place for place, row in enumerate(self.rows)}
+        # A run that never reached the target counts as if it had in the last round.
+        limit = self.summary["rounds"]
         for pair in self.summary["pairs"]:
             target = pair["measure"].get("rounds_to") if isinstance(pair["measure"], dict) else None
-            if target is None:
+            if target is None and pair["measure"] != "area":
                 continue
-            # A run that never reached the target counts as if it had in the last round.
-            limit = self.summary["rounds"]
-            rounds = lambda policy, seed: min(rounds_to(runs[places[policy], seed], target), limit)
-            logs = [
-                math.log(rounds(pair["policy"], seed) / rounds(pair["other"], seed)) for seed in range(self.summary["seeds"])
+            both = [
+                [runs[places[pair[side]], seed] for side in ("policy", "other")] for seed in range(self.summary["seeds"])
             ]
-            mean = statistics.fmean(logs)
+            if target is None:
+                differences = [mean_accuracy(one) - mean_accuracy(other) for one, other in both]
+                shown = lambda difference: 100 * difference
+            else:
+                rounds = [[min(rounds_to(points, target), limit) for points in pair_of_runs] for pair_of_runs in both]
+                differences = [math.log(one / other) for one, other in rounds]
+                shown = lambda difference: 100 * math.expm1(difference)
+            mean = statistics.fmean(differences)
             found = {"effect": mean}
             if pair["interval"] is not None:
-                half = student_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+                half = student_quantile(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
                 found |= {"low": mean - half, "high": mean + half}
             for name, value in found.items():
-                change, said = 100 * math.expm1(value), pair["effect"] if name == "effect" else pair["interval"][name]
+                change, said = shown(value), pair["effect"] if name == "effect" else pair["interval"][name]
                 if not close(change, said):
-                    what = f"{pair['policy']} against {pair['other']} to {target}"
+                    what = f"{pair['policy']} against {pair['other']} {'in mean accuracy' if target is None else f'to {target}'}"
                     yield f"{self.name}: {what}: {name} {said}, logs say {change}"
 
 
 def reverse(pair):
-    """A change of rounds seen from the other policy."""
-    turned = lambda change: 100 * (100 / (100 + change) - 1)
+    """A pair seen from the other policy: rounds change by a factor, accuracies by points."""
+    is_factor = isinstance(pair["measure"], dict)
+    turned = (lambda change: 100 * (100 / (100 + change) - 1)) if is_factor else (lambda change: -change)
     bounds = pair["interval"]
     swapped = {"policy": pair["other"], "other": pair["policy"], "effect": turned(pair["effect"])}
     if bounds is not None:
