@@ -53,6 +53,10 @@ class Study:
         """What the program printed at the end."""
         return (self.folder / "output.txt").read_text()
 
+    def verdicts(self):
+        """How often each verdict came out, in disjoint sets of seeds; the first set is the study's own."""
+        return json.loads((self.folder / "verdicts.json").read_text())
+
     def runs(self):
         """The rounds of every run, by variant and seed, from the logs."""
         runs = {}
@@ -66,6 +70,10 @@ class Study:
 
     def problems(self):
         """What the summary says and the logs do not."""
+        if (self.folder / "verdicts.json").exists():
+            kept = self.verdicts()
+            if any(row["better"] + row["worse"] + row["not significant"] != kept["sets"] for row in kept["verdicts"]):
+                yield f"{self.name}: verdicts of verdicts.json do not add up to {kept['sets']} sets"
         runs = {key: curve(rounds) for key, rounds in self.runs().items()}
         if len(runs) != self.summary["runs"]:
             yield f"{self.name}: {len(runs)} logs of {self.summary['runs']} runs"
