@@ -27,5 +27,5 @@ pub mod tls;
 
 pub use config::{
     AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, LimitParams, MaxNorm,
-    ModelParams, RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
+    ModelParams, ReportDeadline, RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
 };

@@ -2,12 +2,14 @@
 
 mod max_norm;
 mod params;
+mod report_deadline;
 
 pub use max_norm::MaxNorm;
 pub use params::{
     AccessParams, CoordinatorParams, DrawSource, LimitParams, ModelParams, RoundParams, TlsParams,
     UpdateParams,
 };
+pub use report_deadline::ReportDeadline;
 
 use crate::protocol::{ParticipationParams, ParticipationRule};
 use agewise_core::{Error, MaxAgeCost, PolicySpec, PolicyVariant, Result, Seed, SettingParams};
@@ -99,6 +101,7 @@ impl CoordinatorParams {
                 return Err(Error::new(format!("round.{field}"), seconds, expected));
             }
         }
+        round.report_deadline.check()?;
         self.limits.check()?;
         if let Some(name) = self.http_names.iter().find(|name| !is_host(name)) {
             let expected = "names of hosts without a port, such as fl.example.org";

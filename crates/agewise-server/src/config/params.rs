@@ -1,6 +1,6 @@
 //! Parameters as they are written in a file, not checked yet, and their defaults.
 
-use super::MaxNorm;
+use super::{MaxNorm, ReportDeadline};
 use agewise_core::{EmptyCohort, MaxAge, Start, Weighting};
 use agewise_train::aggregation::AggregationParams;
 use agewise_train::data::PixelScale;
@@ -126,8 +126,10 @@ pub struct RoundParams {
     pub max_age: MaxAge,
     /// How long clients may join.
     pub join_seconds: f64,
-    /// How long clients may take to report, from the announcement on.
+    /// How long clients may take to report at most, from the announcement on.
     pub report_seconds: f64,
+    /// When a round stops waiting for the reports of its last members before that.
+    pub report_deadline: ReportDeadline,
     /// A pause between rounds.
     pub pause_seconds: f64,
     /// Rounds of the run; 0: no end.
@@ -234,6 +236,7 @@ impl Default for RoundParams {
             max_age: MaxAge::Auto,
             join_seconds: 2.0,
             report_seconds: 120.0,
+            report_deadline: ReportDeadline::default(),
             pause_seconds: 0.0,
             rounds: 100,
             calibrate: None,

@@ -12,7 +12,7 @@ use agewise_server::coordinator::{self as server, Coordinator, CoordinatorError}
 use agewise_server::native::{ImageClient, SharedImages, coordinator_task};
 use agewise_server::{
     AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, MaxNorm, ModelParams,
-    RoundParams, UpdateParams,
+    ReportDeadline, RoundParams, UpdateParams,
 };
 use agewise_train::Threads;
 use agewise_train::aggregation::AggregationParams;
@@ -52,6 +52,8 @@ pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> C
             // Both end before, when all have come.
             join_seconds: 200.0,
             report_seconds: 400.0,
+            // What follows from durations would differ on a busy machine; it has tests of its own.
+            report_deadline: ReportDeadline::Fixed,
             // The simulator's draws, so that both can be compared; tests of verification have their own.
             draws: DrawSource::Seeded,
             // As in a calm simulation; what calibrates has tests of its own.

@@ -196,7 +196,8 @@ impl Replay {
         }
     }
 
-    /// Who has failed too often is suspended, and no other client.
+    /// Who has failed too often without a late report is suspended, and no other client. When a late report came is not on record, so
+    /// where a client has had some, the count of its failures at that time is known up to them.
     pub(super) fn check_suspensions(
         &mut self,
         number: u64,
@@ -205,25 +206,37 @@ impl Replay {
         selection: &Selection,
     ) {
         let after = self.config(settings).params.round.suspend_after;
-        let is_due = |client: &u32| {
-            let in_a_row = u64::from(selection.failures(*client).in_a_row());
-            after > 0 && in_a_row > 0 && in_a_row.is_multiple_of(after)
+        let calls = |count: u64| after > 0 && count > 0 && count.is_multiple_of(after);
+        // The fewest and the most failures that counted when the round ended.
+        let counted = |client: u32| {
+            let in_a_row = selection.failures(client).in_a_row();
+            let late = self.late.get(&client).copied().unwrap_or_default();
+            (u64::from(in_a_row.saturating_sub(late)), u64::from(in_a_row))
         };
         // Who was revoked in the middle of the round was no member any more when it ended.
         let gone = |client: &u32| {
             self.clients.get(*client as usize).is_some_and(|row| is_gone(row, number + 1))
         };
-        let due: BTreeSet<u32> =
-            failed.iter().copied().filter(is_due).filter(|client| !gone(client)).collect();
         let noted = self.suspensions.iter().filter(|suspension| suspension.since == number + 1);
         let noted: BTreeSet<u32> =
             noted.map(|suspension| suspension.client).filter(|client| !gone(client)).collect();
-        for &client in noted.symmetric_difference(&due) {
-            let what = if due.contains(&client) {
-                "it has failed too often, and was not suspended"
-            } else {
-                "it was suspended without having failed so often"
-            };
+        let failed: BTreeSet<u32> = failed.iter().copied().collect();
+        let without_reason = |client: &&u32| {
+            let (least, most) = counted(**client);
+            !failed.contains(client) || !(least..=most).any(calls)
+        };
+        let missed = |client: &&u32| {
+            let (least, most) = counted(**client);
+            least == most && calls(most) && !noted.contains(client) && !gone(client)
+        };
+        let wrong: Vec<u32> = noted.iter().filter(without_reason).copied().collect();
+        let missing: Vec<u32> = failed.iter().filter(missed).copied().collect();
+        for client in wrong {
+            let what = "it was suspended without having failed so often";
+            self.find(Some(number), Some(client), what);
+        }
+        for client in missing {
+            let what = "it has failed too often, and was not suspended";
             self.find(Some(number), Some(client), what);
         }
     }

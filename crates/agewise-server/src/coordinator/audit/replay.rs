@@ -42,6 +42,8 @@ pub(super) struct Replay {
     pub(super) calibrator: Option<(usize, Calibrator)>,
     pub(super) clients: Vec<PastClient>,
     pub(super) suspensions: Vec<PastSuspension>,
+    /// How many of each client's failures in a row were followed by a late report.
+    pub(super) late: BTreeMap<u32, u32>,
     pub(super) samples: Vec<u64>,
     /// Data sizes by the first round with them, and which of them is next.
     pub(super) sizes: Vec<(u32, u64, u64)>,
@@ -90,6 +92,7 @@ impl Replay {
             samples: vec![0; clients.len()],
             clients,
             suspensions: ledger.past_suspensions()?,
+            late: BTreeMap::new(),
             sizes: ledger.past_samples()?,
             next_size: 0,
             departures,
@@ -347,6 +350,7 @@ impl Replay {
             let counts = self.config(settings).params.round.counts_failures();
             selection.finish(&accepted(joins, clients), &failed, counts)?;
             self.check_suspensions(number, settings, &failed, &selection);
+            self.count_late(joins, &selection);
             self.selection = Some((settings, selection));
         }
         self.reported.push(reported);
@@ -354,6 +358,14 @@ impl Replay {
             calibrator.observe(reported);
         }
         Ok(())
+    }
+
+    /// Counts the failures of a round after which the report came, and forgets those of clients that were credited.
+    fn count_late(&mut self, joins: &[PastJoin], selection: &Selection) {
+        for join in joins.iter().filter(|join| join.outcome == Outcome::Late.name()) {
+            *self.late.entry(join.client).or_default() += 1;
+        }
+        self.late.retain(|&client, _| selection.failures(client).in_a_row() > 0);
     }
 
     /// A check that could not be made is a finding, too.

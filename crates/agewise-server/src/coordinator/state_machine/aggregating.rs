@@ -127,6 +127,10 @@ impl Driver {
         if end.outcome == RoundOutcome::Refused || !self.refused.is_empty() {
             self.refused = self.deps.ledger.refused_rounds(number, STATUS_ROUNDS)?;
         }
+        for (client, _) in end.unreported.iter().filter(|(_, how)| *how != Outcome::Refused) {
+            let joined = round.members.get(client).and_then(|member| member.joined_at);
+            self.pace.miss(*client, number, joined);
+        }
         let reports = round.members.values().filter_map(|member| member.report.as_ref());
         // As in the ledger: what was trained otherwise is no measure.
         if round.row.settings >= self.deps.same_training_since {

@@ -28,7 +28,7 @@ impl Driver {
         let proof = drawn.map(|_| request.proof.as_slice());
         let told = match self.may_join(client, round, age, drawn) {
             Ok(Told::Selected) => {
-                self.add_to_cohort(client, age, proof)?;
+                self.add_to_cohort(client, age, proof, now)?;
                 self.deps.shared.metrics.join("selected");
                 Told::Selected
             }
@@ -60,11 +60,12 @@ impl Driver {
         client: u32,
         age: u64,
         proof: Option<&[u8]>,
+        now: Instant,
     ) -> Result<(), CoordinatorError> {
         if let Phase::Joining(round) = &mut self.phase
             && round.members.get(&client).is_none_or(|member| !member.joined)
         {
-            let draws = round.join(client, age);
+            let draws = round.join(client, age, now);
             let number = round.number();
             let join = NewJoin { age, outcome: Outcome::Selected, draws, proof };
             self.deps.ledger.join(number, client, &join)?;

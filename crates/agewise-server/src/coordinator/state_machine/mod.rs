@@ -11,6 +11,7 @@ mod enrolment;
 mod idle;
 mod joining;
 mod model_check;
+mod pace;
 mod recovery;
 mod replies;
 mod rollback;
@@ -38,6 +39,7 @@ use crate::protocol::{Commitment, ParticipationRule, State};
 use agewise_core::{Calibrator, Seed};
 use agewise_train::aggregation::{Aggregator, NormBound};
 use agewise_train::{Task, Threads};
+use pace::Pace;
 use round::{ActiveRound, Joining, RoundState, Training};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -152,6 +154,8 @@ pub(crate) struct Driver {
     aggregator: Box<dyn Aggregator>,
     /// The norms of the last accepted updates, of rounds that are over.
     norms: NormBound,
+    /// How long clients take to report, since the start.
+    pace: Pace,
     phase: Phase,
     /// The seeds of the rounds, where draws are proven.
     seeds: Option<SeedChains>,
@@ -324,7 +328,7 @@ impl Driver {
         let due = match &self.phase {
             Phase::Idle { until } if self.may_begin() => self.earliest_begin(*until),
             Phase::Joining(round) => round.join_until.min(drained),
-            Phase::Training(round) => round.report_until.min(drained),
+            Phase::Training(round) => self.report_deadline(round, now).min(drained),
             Phase::Finished { since } if now < *since + SHUTDOWN_GRACE => *since + SHUTDOWN_GRACE,
             Phase::Idle { .. } | Phase::Finished { .. } => far,
         };

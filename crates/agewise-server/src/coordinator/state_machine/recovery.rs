@@ -1,5 +1,6 @@
 //! From the ledger to a driver: at the start, and after something went wrong.
 
+use super::pace::Pace;
 use super::replies::STATUS_ROUNDS;
 use super::round::{ActiveRound, Member, RoundState, RoundWindows};
 use super::watchers::Watchers;
@@ -52,6 +53,7 @@ impl Driver {
             global: recovered.global,
             aggregator: recovered.aggregator,
             norms: recovered.norms,
+            pace: Pace::default(),
             phase: recovered.phase,
             watchers: Watchers::default(),
             rule: None,
@@ -349,8 +351,9 @@ fn resume_round(
             let what = format!("round {round}: the stored update of client {client} is damaged");
             warnings.push(format!("{what}: it counts as reported, and is left out of the model"));
         }
-        let (refused, fetches) = (outcome == Outcome::Refused, 0);
-        members.insert(client, Member { age, draws, joined, report, excluded, refused, fetches });
+        let refused = outcome == Outcome::Refused;
+        let member = Member { joined, report, excluded, refused, ..Member::invited(age, draws) };
+        members.insert(client, member);
     }
     // As it was announced, also if this start has other settings.
     let config = announced_config(deps, row.settings)?;

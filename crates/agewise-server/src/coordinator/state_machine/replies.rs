@@ -60,11 +60,11 @@ impl Driver {
                 self.send(reply, answer);
             }
             Command::BeginReport { header, reply } => {
-                let answer = self.begin_report(&header)?;
+                let answer = self.begin_report(&header, now)?;
                 self.send(reply, answer);
             }
             Command::EndReport { header, taken, reply } => {
-                let answer = self.end_report(&header, taken)?;
+                let answer = self.end_report(&header, taken, now)?;
                 self.send(reply, answer);
             }
             Command::Status { reply } => {

@@ -27,6 +27,8 @@ pub(crate) struct Member {
     pub(crate) draws: u32,
     /// Whether it has said that it comes.
     pub(crate) joined: bool,
+    /// When that was; not known of a member that had joined before a start.
+    pub(crate) joined_at: Option<Instant>,
     /// Its report, if it was accepted.
     pub(crate) report: Option<ReportRow>,
     /// Why its update is left out, although it is credited: damaged since, or the client was revoked.
@@ -40,8 +42,16 @@ pub(crate) struct Member {
 impl Member {
     /// A client that is wanted and has not come yet.
     pub(crate) fn invited(age: u64, draws: u32) -> Self {
-        let (report, excluded) = (None, None);
-        Self { age, draws, joined: false, report, excluded, refused: false, fetches: 0 }
+        Self {
+            age,
+            draws,
+            joined: false,
+            joined_at: None,
+            report: None,
+            excluded: None,
+            refused: false,
+            fetches: 0,
+        }
     }
 }
 
@@ -145,9 +155,10 @@ impl ActiveRound<Joining> {
     }
 
     /// Takes a client in. Gives how often it was drawn.
-    pub(crate) fn join(&mut self, client: u32, age: u64) -> u32 {
+    pub(crate) fn join(&mut self, client: u32, age: u64, now: Instant) -> u32 {
         let member = self.members.entry(client).or_insert_with(|| Member::invited(age, 1));
         member.joined = true;
+        member.joined_at = Some(now);
         member.draws
     }
 
@@ -179,10 +190,18 @@ impl ActiveRound<Training> {
 
     /// Whether no report is awaited any more: each member has reported, was refused, or is gone.
     pub(crate) fn is_settled(&self, is_gone: impl Fn(u32) -> bool) -> bool {
-        let settled = |(&client, member): (&u32, &Member)| {
-            !member.joined || member.report.is_some() || member.refused || is_gone(client)
-        };
-        self.members.iter().all(settled)
+        self.awaited(is_gone).next().is_none()
+    }
+
+    /// The members whose reports may still come.
+    pub(crate) fn awaited(
+        &self,
+        is_gone: impl Fn(u32) -> bool,
+    ) -> impl Iterator<Item = (u32, &Member)> {
+        let members = self.members.iter().map(|(&client, member)| (client, member));
+        members.filter(move |(client, member)| {
+            member.joined && member.report.is_none() && !member.refused && !is_gone(*client)
+        })
     }
 
     /// No report counts any more.

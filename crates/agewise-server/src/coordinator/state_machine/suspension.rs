@@ -34,22 +34,31 @@ impl Driver {
         Ok(())
     }
 
-    /// Suspends the clients that have failed so often in a row, in a round that is about to end.
+    /// Suspends the clients that have failed so often in a row, in a round that is about to end. A failure after which the report came, late,
+    /// does not count: a slow client is none that an operator has to look after.
     pub(super) fn suspend_failing(
         &mut self,
         end: &RoundEnd,
         after: u64,
     ) -> Result<(), CoordinatorError> {
         for (client, failures) in &end.failures {
-            let in_a_row = u64::from(failures.in_a_row());
-            if after == 0 || in_a_row == 0 || !in_a_row.is_multiple_of(after) {
+            let in_a_row = failures.in_a_row();
+            if after == 0 || u64::from(in_a_row) < after {
+                continue;
+            }
+            let silent = self.deps.ledger.silent_failures(*client, in_a_row)?;
+            if silent == 0 || !silent.is_multiple_of(after) {
                 continue;
             }
             let outcome = end.unreported.iter().find(|(other, _)| other == client);
             let how = outcome.map_or("failed", |(_, outcome)| outcome.name());
             let round = end.round;
+            let late = match u64::from(in_a_row) - silent {
+                0 => String::new(),
+                late => format!(", and {late} late reports"),
+            };
             let reason =
-                format!("{in_a_row} failures in a row, the last one in round {round} ({how})");
+                format!("{silent} failures in a row{late}, the last one in round {round} ({how})");
             self.deps.ledger.suspend(*client, round + 1, &reason)?;
             let name = self.deps.ledger.client_name(*client)?;
             tracing::warn!(

@@ -1,5 +1,6 @@
 //! Training: reports come in, and each of them is accepted once, refused, or late.
 
+use super::pace::Progress;
 use super::replies::{Answer, MOST_SAMPLES};
 use super::round::{ActiveRound, Member, RoundState, Training};
 use super::{Driver, HANG_UP_GRACE};
@@ -15,8 +16,29 @@ impl Driver {
     /// Whether the round ends: enough have reported, or no member is awaited any more, or its time is over.
     pub(super) fn reports_are_over(&self, round: &ActiveRound<Training>, now: Instant) -> bool {
         self.has_goal(round)
-            || now >= round.report_until
+            || now >= self.report_deadline(round, now)
             || round.is_settled(|client| self.is_gone(client, now))
+    }
+
+    /// Until when the reports of a round are waited for: `round.report_seconds` at most, and less if `round.report_deadline` says so.
+    pub(super) fn report_deadline(&self, round: &ActiveRound<Training>, now: Instant) -> Instant {
+        let config = &self.deps.config;
+        let progress = Progress {
+            joined: round.selected(),
+            reported: round.reported(),
+            awaited: round.awaited(|client| self.is_gone(client, now)).count(),
+            needed: config.needed_reports(round.row.forced),
+        };
+        let Some(allowed) = self.pace.allowed(config.params.round.report_deadline, progress) else {
+            return round.report_until;
+        };
+        let until = |(client, member): (u32, &Member)| {
+            let until = member.joined_at.and_then(|joined| joined.checked_add(allowed(client)));
+            until.unwrap_or(round.report_until)
+        };
+        // The round is there for all members as long as it is there for one.
+        let last = round.awaited(|client| self.is_gone(client, now)).map(until).max();
+        last.map_or(round.report_until, |last| last.min(round.report_until))
     }
 
     /// Whether as many have reported as a round needs.
@@ -35,11 +57,15 @@ impl Driver {
         !self.watchers.has(client) && is_over(own) && is_over(self.reconnect_deadline)
     }
 
-    pub(super) fn begin_report(&mut self, header: &ReportHeader) -> Answer<UploadDecision> {
+    pub(super) fn begin_report(
+        &mut self,
+        header: &ReportHeader,
+        now: Instant,
+    ) -> Answer<UploadDecision> {
         if let Err(error) = self.check_client(header.client, &header.run) {
             return Ok(Err(error));
         }
-        if let Some(reply) = self.report_is_over(header)? {
+        if let Some(reply) = self.report_is_over(header, now)? {
             return Ok(Ok(UploadDecision::Reply(reply)));
         }
         if let Err(refusal) = self.check_header(header) {
@@ -83,6 +109,7 @@ impl Driver {
     fn report_is_over(
         &mut self,
         header: &ReportHeader,
+        at: Instant,
     ) -> Result<Option<ReportReply>, CoordinatorError> {
         let &ReportHeader { client, round, .. } = header;
         let now = self.round_number();
@@ -118,6 +145,7 @@ impl Driver {
                 self.refuse_report(header, &refusal).map(Some)
             }
             Some((outcome, _)) if outcome != Outcome::Full => {
+                self.pace.observe_late(client, round, at);
                 if self.deps.ledger.late(round, client)? {
                     self.deps.shared.metrics.report("late");
                 }
@@ -183,12 +211,13 @@ impl Driver {
         &mut self,
         header: &ReportHeader,
         taken: Result<f64, Refusal>,
+        now: Instant,
     ) -> Result<ReportReply, CoordinatorError> {
         let norm = match taken {
             Ok(norm) => norm,
             Err(refusal) => return self.refuse_update(header, &refusal),
         };
-        if let Some(reply) = self.report_is_over(header)? {
+        if let Some(reply) = self.report_is_over(header, now)? {
             return Ok(reply);
         }
         let report = ReportRow {
@@ -201,6 +230,9 @@ impl Driver {
         self.deps.ledger.accept(header.round, header.client, &report)?;
         let member = self.phase.round_mut().and_then(|round| round.members.get_mut(&header.client));
         if let Some(member) = member {
+            if let Some(joined) = member.joined_at {
+                self.pace.observe(header.client, joined, now);
+            }
             member.report = Some(report);
         }
         self.deps.shared.metrics.report("accepted");

@@ -100,6 +100,7 @@ CREATE TABLE IF NOT EXISTS joins (
   weight  REAL,                                -- what it counted for
   PRIMARY KEY (round, client)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS failed_joins ON joins (client, round) WHERE outcome IN ('missing', 'gone', 'refused', 'late');
 
 CREATE TABLE IF NOT EXISTS refusals (
   round  INTEGER NOT NULL,

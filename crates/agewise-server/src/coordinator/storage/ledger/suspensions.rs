@@ -24,6 +24,17 @@ impl Ledger {
         Ok(())
     }
 
+    /// How many of the last so many failures of a client were not followed by a late report.
+    pub(crate) fn silent_failures(&self, client: u32, last: u32) -> Result<u64> {
+        // The condition of the index `failed_joins`, word for word.
+        let mut query = self.db.prepare_cached(
+            "SELECT COALESCE(SUM(outcome != 'late'), 0) FROM (
+               SELECT outcome FROM joins WHERE client = ?1 AND outcome IN ('missing', 'gone', 'refused', 'late')
+               ORDER BY round DESC LIMIT ?2)",
+        )?;
+        query.query_row(params![client, last], |row| row.get::<_, i64>(0).map(|count| count as u64))
+    }
+
     /// The clients that are suspended, with the reasons.
     pub(crate) fn suspended(&self) -> Result<Vec<(u32, String)>> {
         let mut query = self
@@ -68,5 +79,31 @@ impl Ledger {
             })
         };
         query.query_map([], row)?.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn late_reports_are_told_from_silence_without_reading_all_rounds() {
+        let mut ledger = Ledger::open(Path::new(":memory:")).unwrap();
+        let outcomes =
+            ["missing", "reported", "missing", "late", "surplus", "gone", "full", "refused"];
+        for (round, outcome) in (0_i64..).zip(outcomes) {
+            let insert = "INSERT INTO joins (round, client, age, outcome) VALUES (?1, 3, 0, ?2), (?1, 4, 0, 'late')";
+            ledger.write().unwrap().execute(insert, params![round, outcome]).unwrap();
+        }
+        for (last, silent) in [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (99, 4)] {
+            assert_eq!(ledger.silent_failures(3, last).unwrap(), silent, "of {last}");
+        }
+        assert_eq!(ledger.silent_failures(4, 8).unwrap(), 0);
+        assert_eq!(ledger.silent_failures(9, 8).unwrap(), 0);
+        let plan = "EXPLAIN QUERY PLAN SELECT outcome FROM joins WHERE client = 3
+                    AND outcome IN ('missing', 'gone', 'refused', 'late') ORDER BY round DESC LIMIT 9";
+        let plan: String = ledger.db.query_row(plan, [], |row| row.get(3)).unwrap();
+        assert!(plan.contains("failed_joins"), "{plan}");
     }
 }

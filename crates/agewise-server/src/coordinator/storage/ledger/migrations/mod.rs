@@ -14,6 +14,7 @@
 
 mod version_3;
 mod version_6;
+mod version_8;
 
 use super::Ledger;
 use crate::coordinator::error::CoordinatorError;
@@ -55,6 +56,8 @@ const STEPS: &[Step] = &[
         "INSERT INTO run (key, value)
          SELECT 'draws-of-version-1', COALESCE(MAX(round) + 1, 0) FROM rounds WHERE draw_version = 1;",
     ),
+    // 8: the failures of a client, for the rule of suspensions. Rounds so far were played with a fixed deadline.
+    Step::Code(version_8::migrate),
 ];
 
 /// The newest version, which this program writes.
