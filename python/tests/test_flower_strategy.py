@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 from flower_world import World, counting_app, model, trained_value, weights_of
-from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg, Result
 
 from agewise import Selector, policies, sketch
@@ -182,6 +182,10 @@ def test_a_wrong_state_changes_nothing() -> None:
         ("selector", ""),
         ("selector", None),
         ("selector", b"bytes"),
+        ("failures", "no json"),
+        ("failures", '[[12, 1, null]]'),
+        ("failures", '[[1, true, null]]'),
+        ("failures", None),
     ]:
         with pytest.raises(ValueError, match=r"state"):
             other.load_state_dict({**good, field: wrong})
@@ -234,6 +238,83 @@ def test_a_node_that_never_answers_is_asked_less_and_less(
     warnings = [message for message in messages if "did not deliver" in message]
     assert len(warnings) == 1 and f"node {node} (client 3)" in warnings[0]
     assert chosen.rounds_done == 40
+
+
+def silent(message: Message) -> Message | None:
+    """A node that states its partition id and answers nothing else."""
+    return message if message.metadata.message_type.startswith("query") else None
+
+
+@pytest.mark.parametrize("policy", ["oldest-first", "random", "age-herding"])
+def test_a_dead_node_is_suspended_and_comes_back_under_another_id(
+    policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = world()
+    dead = nodes.node_of(3)
+    nodes.mutations[dead] = silent
+    chosen = strategy(policy)
+    with caplog.at_level(logging.WARNING):
+        chosen.start(nodes, model(0.0), 60)
+    asked = [t for t in range(1, 61) if 3 in nodes.partitions("train", t)]
+    assert len(asked) == 8 and asked[-1] < 55, asked
+    assert dict(chosen.suspended) == {3: dead}
+    told = [r.getMessage() for r in caplog.records if "asked any more" in r.getMessage()]
+    assert len(told) == 1 and f"node {dead} (client 3)" in told[0]
+    # No message at all goes to it any more, so nothing waits for it.
+    after = [m for m in nodes.sent if m.metadata.dst_node_id == dead]
+    assert {int(m.metadata.group_id) for m in after if m.metadata.group_id.isdigit()} <= set(
+        range(1, asked[-1] + 1)
+    )
+
+    # The state has it; a strategy that goes on does not ask it either.
+    later = strategy(policy)
+    later.load_state_dict(json.loads(json.dumps(chosen.state_dict())))
+    assert dict(later.suspended) == {3: dead} and later.state_dict() == chosen.state_dict()
+    later.start(nodes, model(0.0), 10)
+    assert not any(3 in nodes.partitions("train", t) for t in range(61, 71))
+
+    fresh = world(9)
+    later.start(fresh, model(0.0), 20)
+    assert dict(later.suspended) == {}
+    assert any(3 in fresh.partitions("train", t) for t in range(71, 91))
+
+
+def test_an_operator_reinstates_a_node() -> None:
+    nodes = world()
+    dead = nodes.node_of(3)
+    nodes.mutations[dead] = silent
+    chosen = strategy("oldest-first", suspend_after=2, fraction_evaluate=0.0)
+    chosen.start(nodes, model(0.0), 12)
+    assert dict(chosen.suspended) == {3: dead}
+    with pytest.raises(ValueError, match=r"client = 4.*\[3\]"):
+        chosen.reinstate(4)
+    del nodes.mutations[dead]
+    chosen.reinstate(3)
+    with pytest.raises(ValueError, match="none is suspended"):
+        chosen.reinstate(3)
+    chosen.start(nodes, model(0.0), 12)
+    assert any(3 in nodes.partitions("train", t) for t in range(13, 25))
+
+
+def test_nodes_are_never_suspended_if_the_limit_is_none() -> None:
+    nodes = world()
+    nodes.mutations[nodes.node_of(3)] = silent
+    chosen = strategy("oldest-first", suspend_after=0, fraction_evaluate=0.0)
+    chosen.start(nodes, model(0.0), 80)
+    assert dict(chosen.suspended) == {}
+    assert sum(3 in nodes.partitions("train", t) for t in range(1, 81)) > 8
+    with pytest.raises(ValueError, match="suspend_after"):
+        strategy(suspend_after=-1)
+
+
+def test_where_all_nodes_are_dead_no_round_waits_for_ever() -> None:
+    nodes = world()
+    for node in nodes.contexts:
+        nodes.mutations[node] = silent
+    chosen = strategy("oldest-first", suspend_after=1, fraction_evaluate=0.0)
+    result = chosen.start(nodes, model(0.0), 12)
+    assert len(chosen.suspended) == CLIENTS and chosen.rounds_done == 12
+    assert result.train_metrics_clientapp[12]["agewise-asked"] == 0
 
 
 def test_summary_tells_the_settings(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,27 +5,42 @@ import binascii
 from collections.abc import Mapping
 
 from agewise import Selector
+from agewise.flower.suspended import SuspendedNodes
 
 #: The format version of the state.
 STATE_VERSION = 1
 
 
-def pack(selector: Selector, settings: Mapping[str, int | str]) -> dict[str, int | str]:
-    """The state of a selector and the settings it belongs to."""
+def pack(
+    selector: Selector, settings: Mapping[str, int | str], suspended: SuspendedNodes
+) -> dict[str, int | str]:
+    """The state of a selector, the settings it belongs to, and the failures of nodes."""
     encoded = base64.b64encode(selector.state()).decode("ascii")
-    return {"version": STATE_VERSION, "round": selector.round, **settings, "selector": encoded}
+    return {
+        "version": STATE_VERSION,
+        "round": selector.round,
+        **settings,
+        "selector": encoded,
+        "failures": suspended.pack(),
+    }
 
 
 def unpack(
-    state: Mapping[str, object], selector: Selector, settings: Mapping[str, int | str]
-) -> Selector:
-    """Loads a state into a new selector with the same settings, and returns it.
+    state: Mapping[str, object],
+    selector: Selector,
+    settings: Mapping[str, int | str],
+    suspended: SuspendedNodes,
+    clients: int,
+) -> tuple[Selector, SuspendedNodes]:
+    """Loads a state into a new selector with the same settings; returns it, and failures of nodes.
+
+    A state of an older version has no failures.
 
     A state that does not fit is a ValueError. The selector must not be used then.
     """
     expected = {"version": STATE_VERSION, **settings}
-    fields = {*expected, "round", "selector"}
-    if not isinstance(state, Mapping) or set(state) != fields:
+    fields = {*expected, "round", "selector", "failures"}
+    if not isinstance(state, Mapping) or {*state, "failures"} != fields:
         found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
         raise ValueError(f"state = {found}: expected a mapping of {sorted(fields)}")
     for name, value in expected.items():
@@ -41,4 +56,4 @@ def unpack(
     selector.load_state(decoded)
     if state["round"] != selector.round:
         raise ValueError(f"state(round) = {state['round']!r}: expected {selector.round}")
-    return selector
+    return selector, suspended.unpacked(state.get("failures", "[]"), clients)

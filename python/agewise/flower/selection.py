@@ -108,8 +108,11 @@ class AgeSelection(AgeStrategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The messages of the strategy to the clients that it samples."""
+        """The messages of the strategy to the nodes that it samples, without suspended ones."""
         number = self._before + server_round
+        if self._suspended.nodes:
+            connected = set(grid.get_node_ids()) - set(self._suspended.nodes.values())
+            grid = cast(Grid, CohortGrid(grid, sorted(connected)))
         return self.strategy.configure_evaluate(number, arrays, config, grid)
 
     def aggregate_evaluate(
@@ -125,14 +128,14 @@ class AgeSelection(AgeStrategy):
 
 
 class CohortGrid:
-    """A grid on which only the nodes of a cohort are connected."""
+    """A grid on which only some nodes are connected: a cohort, or those that may be asked."""
 
     def __init__(self, grid: Grid, nodes: list[int]) -> None:
         self._grid = grid
         self._nodes = nodes
 
     def get_node_ids(self) -> Iterable[int]:
-        """The nodes of the cohort."""
+        """These nodes."""
         return self._nodes
 
     def __getattr__(self, name: str) -> Any:

@@ -34,6 +34,7 @@ from agewise.flower.replies import (
     reject,
 )
 from agewise.flower.sketches import sketched_arrays, sketches_of
+from agewise.flower.suspended import SuspendedNodes
 from agewise.policy import PolicyLike, decided_by_clients, policy_name
 
 MetricsAverage = Callable[[list[RecordDict], str], MetricRecord]
@@ -64,6 +65,9 @@ class AgeStrategy(FedAvg):
       updates. The default is the last two, in most models the weights and biases of the output
       layer.
     - `identify_timeout`: how many seconds new nodes have to state their partition id.
+    - `suspend_after`: after so many failures in a row a node is not asked any more, for training or
+      evaluation, until it comes back under another node id or
+      [`reinstate`][agewise.flower.AgeStrategy.reinstate] is called; 0: never.
     - `probes`: whether the policy may ask clients before it selects, with one more message to each
       (`age-herding` before the first round, `power-of-choice` in every round). Losses are those of
       evaluate messages, in the metric `probe_loss_key`; updates those of train messages, of which
@@ -107,6 +111,7 @@ class AgeStrategy(FedAvg):
         root_mean_square_key: str = "train_loss_rms",
         sketch_arrays: Sequence[str] | None = None,
         identify_timeout: float = 120.0,
+        suspend_after: int = 8,
         probes: bool = False,
         probe_loss_key: str = "eval_loss",
         probe_timeout: float = 3600.0,
@@ -213,6 +218,7 @@ class AgeStrategy(FedAvg):
         self._lost = LostRounds()
         # The number of rounds before the current `start`, which counts from 1.
         self._before = 0
+        self._suspended = SuspendedNodes(whole("suspend_after", suspend_after))
         # The nodes whose failures have been logged.
         self._warned: set[int] = set()
 
@@ -295,9 +301,12 @@ class AgeStrategy(FedAvg):
         if self._selector.needs.update_sketches and arrays:
             # A wrong name is an error before any client trains.
             sketched_arrays(arrays, self._sketch_arrays)
-        nodes = self._assign(grid, self.min_train_nodes)
+        nodes = self._suspended.without(self._assign(grid, self.min_train_nodes))
         weights: dict[int, float] = {}
         nodes = {c: n for c, n in nodes.items() if c not in self._lost.held_back} or nodes
+        if not nodes:
+            LOGGER.warning("agewise: all connected nodes have failed too often, and none is asked")
+            return []
         if self.decentralised:
             failed = self._selector.failed
             waits = {c for c in nodes if c in failed and failed[c].eligible_from > self.rounds_done}
@@ -366,7 +375,7 @@ class AgeStrategy(FedAvg):
         self._evaluating = PendingRound()
         if self.fraction_evaluate == 0.0:
             return []
-        nodes = self._assign(grid, self.min_evaluate_nodes)
+        nodes = self._suspended.without(self._assign(grid, self.min_evaluate_nodes))
         wanted = max(int(len(nodes) * self.fraction_evaluate), self.min_evaluate_nodes)
         group = str(self._before + server_round)
         shuffled = sorted(nodes, key=lambda client: evaluation_draw(self.seed, group, client))
@@ -398,14 +407,30 @@ class AgeStrategy(FedAvg):
         Save it together with the arrays of the same round, for example in `evaluate_fn`, which
         `start` calls after each round.
         """
-        return checkpoint.pack(self._selector, self._settings)
+        return checkpoint.pack(self._selector, self._settings, self._suspended)
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Continues from the state of a strategy with the same arguments.
 
         A state of other arguments is a ValueError, and the strategy does not change.
         """
-        self._selector = checkpoint.unpack(state, self._new_selector(), self._settings)
+        self._selector, self._suspended = checkpoint.unpack(
+            state, self._new_selector(), self._settings, self._suspended, self.clients
+        )
+
+    # Failures
+
+    @property
+    def suspended(self) -> Mapping[int, int]:
+        """The clients that have failed `suspend_after` times in a row, with their nodes."""
+        return self._suspended.nodes
+
+    def reinstate(self, client: int) -> None:
+        """Asks a suspended client again, when its back-off and its turn allow it.
+
+        A client that is not suspended is a ValueError.
+        """
+        self._suspended.reinstate(client)
 
     def summary(self) -> None:
         """Logs the settings, FedAvg's first."""
@@ -499,17 +524,17 @@ class AgeStrategy(FedAvg):
 
     def _failed(
         self, updates: list[Update], pending: PendingRound, declined: set[int]
-    ) -> list[int]:
-        """The clients that were asked and did not deliver; their nodes are logged once by name."""
+    ) -> dict[int, int]:
+        """The clients that were asked and did not deliver, with their nodes, logged once each."""
         credited = {update.client for update in updates}
-        failed: set[int] = set()
+        failed: dict[int, int] = {}
         for node, asked_as in pending.clients.items():
             client = self._assignment.partition(node)
             if client is None and not self.decentralised:
                 client = asked_as
             if client is None or client in credited or node in declined:
                 continue
-            failed.add(client)
+            failed[client] = node
             if node not in self._warned:
                 self._warned.add(node)
                 LOGGER.warning(
@@ -519,7 +544,7 @@ class AgeStrategy(FedAvg):
                     client,
                     pending.group,
                 )
-        return sorted(failed)
+        return dict(sorted(failed.items()))
 
     def _stated_sizes(self, updates: list[Update]) -> list[float] | None:
         """The data sizes that clients state, if they are learnt; NaN for those that state none."""
@@ -540,14 +565,20 @@ class AgeStrategy(FedAvg):
             dropped.group,
             f"client {failed[0]}" if len(failed) == 1 else f"one of {len(members)} clients",
         )
+        node_of = {client: node for node, client in dropped.clients.items()}
+        self._suspended.failed({client: node_of[client] for client in failed})
         self._selector.report([], failed=failed)
 
     def _credit(self, updates: list[Update], pending: PendingRound, declined: set[int]) -> None:
         """Ends the round of the selector with the metrics of the replies, and with who failed."""
-        self._lost.delivered(update.client for update in updates)
+        clients = [update.client for update in updates]
+        failed = self._failed(updates, pending, declined)
+        self._lost.delivered(clients)
+        self._suspended.delivered(clients)
+        self._suspended.failed(failed)
         self._selector.report(
-            [update.client for update in updates],
-            failed=self._failed(updates, pending, declined),
+            clients,
+            failed=list(failed),
             losses=[update.metric(self.loss_key) for update in updates],
             durations=[update.metric(self.duration_key) for update in updates],
             root_mean_squares=[update.metric(self.root_mean_square_key) for update in updates],
