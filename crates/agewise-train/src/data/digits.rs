@@ -35,3 +35,27 @@ pub fn embedded_digits() -> Result<Dataset, DataError> {
         Ok((PathBuf::from(format!("embedded {}", file.name)), bytes))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::embedded_owners;
+    use std::collections::BTreeMap;
+    use std::io::Read;
+
+    /// The figures of data/README.md and docs/data.md.
+    #[test]
+    fn every_image_of_mnist_has_one_of_539_writers() {
+        let mut text = String::new();
+        let packed = embedded_owners("mnist").unwrap();
+        flate2::read::GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+        let mut images = BTreeMap::new();
+        for writer in text.lines() {
+            *images.entry(writer).or_insert(0) += 1;
+        }
+        assert_eq!(text.lines().count(), 60_000);
+        assert_eq!(images.len(), 539);
+        assert_eq!(images.values().min(), Some(&19));
+        assert_eq!(images.values().max(), Some(&131));
+        assert!(embedded_owners("fashion-mnist").is_none());
+    }
+}

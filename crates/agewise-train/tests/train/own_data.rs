@@ -313,11 +313,56 @@ fn a_folder_of_pictures_has_classes_and_perhaps_clients() {
     let other_size = error(&params("plain", None));
     assert!(other_size.contains("dog/3.png") && other_size.contains("2x2x1"), "{other_size}");
     fs::write(here.path().join("plain/dog/3.png"), "no picture").unwrap();
-    assert!(error(&params("plain", None)).contains("a complete PNG picture"));
+    assert!(error(&params("plain", None)).contains("a complete PNG or JPEG picture"));
     fs::remove_file(here.path().join("plain/dog/3.png")).unwrap();
     assert_eq!(params("plain", None).load().unwrap().checksums, own.checksums);
     fs::create_dir(here.path().join("clients/eve")).unwrap();
     assert!(error(&params("clients", Some("folder"))).contains("eve"));
+}
+
+/// The pictures of fixtures/README.md, and a number of their pixels that is the same on every machine.
+#[test]
+fn jpeg_pictures_have_the_same_pixels_everywhere() {
+    let fixture = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/train/fixtures").join(name);
+        fs::read(path).unwrap()
+    };
+    let here = TempDir::new().unwrap();
+    let folder = here.path().join("pictures");
+    let put = |class: &str, file: &str, bytes: &[u8]| {
+        fs::create_dir_all(folder.join(class)).unwrap();
+        fs::write(folder.join(class).join(file), bytes).unwrap();
+    };
+    let params = OwnDataParams { data: folder.clone(), ..OwnDataParams::default() };
+    let colour = |row: usize, column: usize| {
+        [20 + 12 * column as i32, 230 - 14 * row as i32, 60 + 6 * column as i32 + 5 * row as i32]
+    };
+    for (name, channels, tolerance, expected) in
+        [("colours.jpg", 3, 16, 1_629_018_456), ("grey-progressive.jpg", 1, 4, 2_031_153_802)]
+    {
+        let bytes = fixture(name);
+        // What a file is follows from its contents.
+        put("first", "1.jpeg", &bytes);
+        put("second", "2.png", &bytes);
+        let own = params.load().unwrap();
+        let pixels = images(&own.data.train).pixels();
+        assert_eq!(pixels.len(), 2 * 11 * 13 * channels);
+        let (one, other) = pixels.split_at(pixels.len() / 2);
+        assert_eq!(one, other);
+        // The loss of the format, and of colours that are stored at half the resolution.
+        for (place, pixel) in one.chunks(channels).enumerate() {
+            for (value, exact) in pixel.iter().zip(colour(place / 13, place % 13)) {
+                assert!((i32::from(*value) - exact).abs() <= tolerance, "{name}, pixel {place}");
+            }
+        }
+        assert_eq!(crc32c::crc32c(one), expected, "{name}");
+        // A picture that is cut off anywhere is refused, and not filled up with grey.
+        for length in [3, 40, bytes.len() / 2, bytes.len() - 20] {
+            put("first", "1.jpeg", &bytes[..length]);
+            let cut = error(&params);
+            assert!(cut.contains("1.jpeg") && cut.contains("a complete PNG or JPEG"), "{cut}");
+        }
+    }
 }
 
 #[test]

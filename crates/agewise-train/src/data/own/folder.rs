@@ -1,4 +1,4 @@
-//! A folder of pictures: CLASS/FILE.png, or CLIENT/CLASS/FILE.png.
+//! A folder of pictures, PNG or JPEG: CLASS/FILE, or CLIENT/CLASS/FILE.
 //!
 //! A folder with the two subfolders `train` and `test` has both splits.
 
@@ -7,16 +7,13 @@ use super::super::error::{DataError, FormatError};
 use super::super::images::ImageShape;
 use super::OwnDataParams;
 use super::parsed::{Column, Parsed, Rows, Values};
-use png::{ColorType, Transformations};
+use super::picture::decode;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// What `--client` is, where the first folders are the clients.
 const CLIENT: &str = "folder";
-/// The most bytes of a picture in memory.
-const MOST_BYTES: usize = 1 << 28;
 
 /// The training pictures, and the test pictures if they are here too.
 pub(super) fn read(
@@ -73,7 +70,8 @@ fn entries(path: &Path) -> Result<Vec<PathBuf>, DataError> {
 fn folders(path: &Path) -> Result<Vec<PathBuf>, DataError> {
     let all = entries(path)?;
     let wrong = |path: &Path, found: &str| {
-        FormatError::new(found, "subfolders of PNG pictures, one for each class").in_file(path)
+        FormatError::new(found, "subfolders of PNG or JPEG pictures, one for each class")
+            .in_file(path)
     };
     if let Some(file) = all.iter().find(|entry| !entry.is_dir()) {
         return Err(wrong(file, "a file beside the folders of the classes"));
@@ -91,7 +89,7 @@ fn read_split(params: &OwnDataParams, path: &Path) -> Result<Parsed, DataError> 
         None => false,
         Some(CLIENT) => true,
         Some(other) => {
-            let expected = "--client folder, for pictures in CLIENT/CLASS/FILE.png";
+            let expected = "--client folder, for pictures in CLIENT/CLASS/FILE";
             return Err(FormatError::new(format!("--client {other}"), expected).in_file(path));
         }
     };
@@ -140,7 +138,7 @@ impl Pictures {
             if file.is_dir() {
                 let found = "a folder within the folder of a class";
                 let expected =
-                    "PNG pictures (--client folder, if the first folders are the clients)";
+                    "PNG or JPEG pictures (--client folder, if the first folders are the clients)";
                 return Err(FormatError::new(found, expected).in_file(&file));
             }
             self.add(&file).map_err(|error| error.in_file(&file))?;
@@ -162,26 +160,4 @@ impl Pictures {
         self.pixels.extend(pixels);
         Ok(())
     }
-}
-
-/// A picture of 8 bits in each channel, grey or in three colours.
-fn decode(bytes: &[u8]) -> Result<(ImageShape, Vec<u8>), FormatError> {
-    let wrong = |found: &dyn std::fmt::Display| FormatError::new(found, "a complete PNG picture");
-    let mut decoder = png::Decoder::new(Cursor::new(bytes));
-    decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
-    let mut reader = decoder.read_info().map_err(|error| wrong(&error))?;
-    let size = reader.output_buffer_size().filter(|&size| size <= MOST_BYTES);
-    let mut pixels = vec![0; size.ok_or_else(|| wrong(&"a picture that is too large"))?];
-    let frame = reader.next_frame(&mut pixels).map_err(|error| wrong(&error))?;
-    pixels.truncate(frame.buffer_size());
-    let (all, kept) = match frame.color_type {
-        ColorType::Grayscale => (1, 1),
-        ColorType::GrayscaleAlpha => (2, 1),
-        ColorType::Rgba => (4, 3),
-        ColorType::Rgb | ColorType::Indexed => (3, 3),
-    };
-    // What is transparent has a colour too.
-    let colours = |pixel: &[u8]| pixel[..kept].to_vec();
-    let shape = ImageShape::new(kept as u32, frame.height, frame.width);
-    Ok((shape, pixels.chunks_exact(all).flat_map(colours).collect()))
 }

@@ -12,6 +12,7 @@ mod npy;
 mod npz;
 mod parquet;
 mod parsed;
+mod picture;
 mod zip;
 
 pub use assemble::Loss;
@@ -62,7 +63,7 @@ enum Kind {
     Folder,
 }
 
-const FORMATS: &str = "a .csv, a .parquet, an .npz, an idx file, or a folder with a subfolder of PNG pictures for each class";
+const FORMATS: &str = "a .csv, a .parquet, an .npz, an idx file, or a folder with a subfolder of PNG or JPEG pictures for each class";
 
 impl OwnDataParams {
     /// Reads the files. Everything that is wrong is named with its file and its row, column or client.
