@@ -1,8 +1,8 @@
 """A round of the `cnn` workload with a PyTorch task: a hand-written loop, agewise's worker processes, and Flower.
 
-One contestant per call: `python measure.py loop|agewise|flower ROUNDS SEED`. Prints the seconds of each round and the
-processor seconds of all processes of the contestant in it; the first round warms up. AGEWISE_DATA names a folder with
-the MNIST files. `run` lets the contestants take turns.
+One contestant per call: `python measure.py loop|agewise|flower ROUNDS SEED`. Prints the seconds of each round, the
+processor seconds of all processes of the contestant in it, and those of everything on the machine; the first round warms
+up. AGEWISE_DATA names a folder with the MNIST files. `run` lets the contestants take turns.
 """
 
 import multiprocessing
@@ -48,6 +48,13 @@ def processor_seconds():
     return sum(used.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
 
 
+def machine_seconds():
+    """What all processors of the machine have worked."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    # User, nice and system time, and interrupts; the fourth and fifth field are idle time.
+    return sum(int(fields[place]) for place in (0, 1, 2, 5, 6)) / os.sysconf("SC_CLK_TCK")
+
+
 class Clock:
     """Prints what a round has taken."""
 
@@ -58,11 +65,13 @@ class Clock:
     def begin(self):
         """A round begins."""
         self.wall, self.cpu = time.perf_counter(), processor_seconds()
+        self.machine = machine_seconds()
 
     def end(self):
         """A round is over."""
         wall, cpu = time.perf_counter() - self.wall, processor_seconds() - self.cpu
-        print(f"{self.name} {self.round} {wall:.3f} {cpu:.2f}", flush=True)
+        machine = machine_seconds() - self.machine
+        print(f"{self.name} {self.round} {wall:.3f} {cpu:.2f} {machine:.2f}", flush=True)
         self.round += 1
         self.begin()
 
