@@ -3,7 +3,7 @@
 import contextlib
 import importlib
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,11 +49,11 @@ def made_strategy(clients: int, cohort: int, seed: int, **more: Any) -> AgeStrat
     return AgeStrategy(clients=clients, cohort=cohort, seed=seed, fraction_evaluate=0.0, **more)
 
 
-def counting_app(*mods: object) -> ClientApp:
+def counting_app(*mods: object, train_mods: Sequence[Any] = ()) -> ClientApp:
     """An app that adds `trained_value` to the model and counts its trainings in its state."""
     app = ClientApp(mods=list(mods))
 
-    @app.train()
+    @app.train(mods=list(train_mods))
     def train(message: Message, context: Context) -> Message:
         number = int(context.node_config["partition-id"])
         server_round = message.content.config_records["config"]["server-round"]

@@ -1,4 +1,6 @@
-"""Secure aggregation of Flower (SecAgg+, with its real mods and workflow) with clients by age."""
+"""Secure aggregation of Flower with clients by age: SecAgg and SecAgg+, with their real mods and
+workflows.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from bad_calls import refused
 from flower_world import World
 from flwr.app import Context, RecordDict
 from flwr.client import NumPyClient
-from flwr.client.mod import secaggplus_mod
+from flwr.client.mod import secagg_mod, secaggplus_mod
 from flwr.clientapp import ClientApp
 from flwr.common import ndarrays_to_parameters
 from flwr.server import LegacyContext, ServerConfig
 from flwr.server.strategy import FedAvg
-from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
+from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow, SecAggWorkflow
 
 from agewise import Selector
 from agewise.flower.workflow import WorkflowSelection
@@ -47,19 +49,31 @@ class Node(World):
         return type("Run", (), {"run_id": 1})()
 
 
-def app() -> ClientApp:
+def app(mod: Any = secaggplus_mod) -> ClientApp:
     def client(context: Context) -> Any:
         return Adds(int(context.node_config["partition-id"])).to_client()
 
-    return ClientApp(client_fn=client, mods=[secaggplus_mod])
+    return ClientApp(client_fn=client, mods=[mod])
+
+
+#: The protocols, each with the mod of clients and the workflow of the server.
+PROTOCOLS: dict[str, tuple[Any, Any]] = {
+    "SecAgg+": (
+        secaggplus_mod,
+        SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2, timeout=30.0),
+    ),
+    "SecAgg": (secagg_mod, SecAggWorkflow(reconstruction_threshold=2, timeout=30.0)),
+}
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_secure_aggregation_trains_the_cohorts_of_the_policy(
-    caplog: pytest.LogCaptureFixture,
+    protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR, logger="flwr")
-    nodes = Node(app(), CLIENTS, 1)
+    mod, secure = PROTOCOLS[protocol]
+    nodes = Node(app(mod), CLIENTS, 1)
     first = ndarrays_to_parameters([np.zeros(2, dtype=np.float32)])
     inner = FedAvg(fraction_evaluate=0.0, initial_parameters=first)
     chosen = WorkflowSelection(inner, cohort=COHORT, seed=SEED, min_available_nodes=CLIENTS)
@@ -68,7 +82,6 @@ def test_secure_aggregation_trains_the_cohorts_of_the_policy(
         config=ServerConfig(num_rounds=ROUNDS),
         strategy=chosen,
     )
-    secure = SecAggPlusWorkflow(num_shares=3, reconstruction_threshold=2, timeout=30.0)
     DefaultWorkflow(fit_workflow=secure)(nodes, context)
     assert chosen.selector is not None
     metrics = chosen.selector.metrics()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from bad_calls import refused
 from flower_world import World, counting_app, model, weights_of
 from flwr.app import Error, Message, MessageType, RecordDict
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import Strategy
 
@@ -29,6 +31,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "FedTrimmedAvg": {"beta": 0.25},
     "Krum": {"num_malicious_nodes": 1},
     "MultiKrum": {"num_malicious_nodes": 1, "num_nodes_to_select": 2},
+    "Bulyan": {},
     "QFedAvg": {"client_learning_rate": 0.1, "train_loss_key": "train_loss"},
 }
 DP = {"noise_multiplier": 0.1, "clipping_norm": 1.0, "num_sampled_clients": COHORT}
@@ -101,6 +104,78 @@ def test_differential_privacy_around_a_strategy(clipping: str) -> None:
     assert np.isfinite(weights_of(result.arrays)).all()
 
 
+#: Mods of clients, each with what is around FedAvg on the server.
+CLIENT_SIDE: dict[str, tuple[Any, dict[str, Any] | None]] = {
+    "DifferentialPrivacyClientSideFixedClipping": (fixedclipping_mod, DP),
+    "DifferentialPrivacyClientSideAdaptiveClipping": (
+        adaptiveclipping_mod,
+        {"noise_multiplier": 0.1, "num_sampled_clients": COHORT},
+    ),
+    "LocalDpMod": (LocalDpMod(1.0, 0.001, 10.0, 1e-5), None),
+}
+
+
+@pytest.mark.parametrize("name", CLIENT_SIDE)
+def test_differential_privacy_of_clients(name: str) -> None:
+    """The mods clip, and those of the wrappers refuse a message with more than they expect."""
+    mod, arguments = CLIENT_SIDE[name]
+    strategy: Any = inner("FedAvg")
+    if arguments is not None:
+        strategy = getattr(flower, name)(strategy, **arguments)
+    nodes = World(identify(counting_app(train_mods=[mod])), CLIENTS, 1)
+    result = selection(strategy, "oldest-first").start(nodes, model(0.0), ROUNDS)
+    asked = [sorted(nodes.partitions("train", number)) for number in range(1, ROUNDS + 1)]
+    assert asked == expected_cohorts("oldest-first")
+    metrics = result.train_metrics_clientapp.values()
+    assert [found["agewise-reported"] for found in metrics] == [COHORT] * ROUNDS
+    assert np.isfinite(weights_of(result.arrays)).all() and weights_of(result.arrays)[0] != 0
+
+
+class Counts:
+    """An accountant of Flower that knows the releases and leaves their cost to others."""
+
+    def __init__(self, accounting: Any) -> None:
+        self.config = accounting.PrivacyConfig(
+            target_delta=1e-5,
+            population_size=CLIENTS,
+            neighboring_relation=accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+            sampling_method=accounting.SamplingMethod.NO_AMPLIFICATION,
+        )
+        self.events: list[Any] = []
+        self._spent = accounting.PrivacySpent
+
+    def compose(self, event: Any, count: int = 1) -> None:
+        self.events += [event] * count
+
+    def get_privacy_spent(self, delta: float | None = None) -> Any:
+        return self._spent(float(len(self.events)), 1e-5, len(self.events), "counting")
+
+
+def equal_weights(message: Message, context: Any, call_next: Any) -> Message:
+    """A mod: all clients have one weight, as accounting needs it."""
+    reply: Message = call_next(message, context)
+    reply.content.metric_records["metrics"]["one"] = 1.0
+    return reply
+
+
+def test_an_accountant_hears_of_every_release() -> None:
+    """It counts each round in full for everyone, so it does not matter who was selected."""
+    accounting = pytest.importorskip("flwr.supercore.privacy_accounting")
+    accountant = Counts(accounting)
+    around = flower.DifferentialPrivacyServerSideFixedClipping(
+        flower.FedAvg(weighted_by_key="one"), **DP, accountant=accountant
+    )
+    nodes = World(identify(counting_app(equal_weights)), CLIENTS, 1)
+    selection(around, "oldest-first").start(nodes, model(0.0), ROUNDS)
+    assert [event.sample_size for event in accountant.events] == [COHORT] * ROUNDS
+    # Cohorts of chance do not have the size for which the noise was chosen, and Flower says so.
+    chance = flower.DifferentialPrivacyServerSideFixedClipping(
+        flower.FedAvg(weighted_by_key="one"), **DP, accountant=Counts(accounting)
+    )
+    with pytest.raises(ValueError, match="does not match num_sampled_clients"):
+        selection(chance, "probabilistic").start(nodes, model(0.0), 30)
+
+
 def failure(reply: Message) -> Message:
     """An error in place of a reply."""
     meta = reply.metadata
@@ -159,5 +234,9 @@ def test_wrong_arguments() -> None:
     arguments = {"clients": CLIENTS, "cohort": COHORT}
     refused(lambda: AgeSelection("FedAvg", **arguments), "strategy = 'FedAvg': expected a strategy")
     refused(lambda: AgeSelection(AgeStrategy(**arguments), **arguments), "does not select by age")
+    for name in ["FedXgbBagging", "FedXgbCyclic"]:
+        trees = getattr(flower, name)()
+        expected = f"strategy = {name}: expected a strategy of models"
+        refused(partial(selection, trees), expected)
     refused(lambda: selection(inner("FedAvg"), weighting="uniform"), "weighting = 'uniform'")
     refused(lambda: selection(inner("FedAvg"), decentralised=True), "decentralised = True")

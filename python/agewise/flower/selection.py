@@ -1,4 +1,4 @@
-"""Selection for any strategy of Flower: who trains is decided here, everything else by it."""
+"""Selection for other strategies of Flower: who trains is decided here, everything else by them."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,10 +19,12 @@ _SHARED = (
     "fraction_evaluate min_train_nodes min_evaluate_nodes min_available_nodes weighted_by_key "
     "arrayrecord_key configrecord_key"
 ).split()
+#: Strategies of boosted trees.
+_TREES = ("FedXgbBagging", "FedXgbCyclic")
 
 
 class AgeSelection(AgeStrategy):
-    """Selects the clients of any other strategy: FedProx, FedAdam, FedMedian, Krum, QFedAvg, or one
+    """Selects the clients of another strategy: FedProx, FedAdam, FedMedian, Krum, QFedAvg, or one
     with differential privacy around it.
 
     The strategy configures the messages, aggregates the replies and evaluates, as it does without
@@ -30,7 +32,8 @@ class AgeSelection(AgeStrategy):
     the `fraction_train` of the strategy is not used. Replies that are accepted credit their
     clients; replies that cannot be used are left out, as in
     [`AgeStrategy`][agewise.flower.AgeStrategy], which also describes the arguments. Weights are
-    those of the strategy.
+    those of the strategy. The strategies of boosted trees (FedXgbBagging and FedXgbCyclic) are
+    refused, because their models change shape.
 
     `state_dict` has the state of the selection, and not what the strategy remembers.
 
@@ -44,6 +47,13 @@ class AgeSelection(AgeStrategy):
         if not isinstance(strategy, Strategy) or isinstance(strategy, AgeStrategy):
             expected = "a strategy of Flower that does not select by age already"
             raise ValueError(f"strategy = {shown(strategy)}: expected {expected}")
+        if type(_base(strategy)).__name__ in _TREES:
+            expected = (
+                "a strategy of models whose arrays keep their shapes; trees grow, and replies of "
+                "another shape than the model are refused. `agewise.Selector` in a loop of your "
+                "own can choose the clients of boosted trees"
+            )
+            raise ValueError(f"strategy = {type(_base(strategy)).__name__}: expected {expected}")
         for name in ["weighting", "decentralised"]:
             if name in arguments:
                 expected = "none, as the strategy decides about it (AgeStrategy has it)"
