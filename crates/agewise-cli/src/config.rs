@@ -181,6 +181,9 @@ fn holds(holds: Holds) -> Value {
         Holds::AutoOrWhole => {
             json!({ "anyOf": [{ "const": "auto" }, { "type": "integer", "minimum": 0 }] })
         }
+        Holds::AutoOrNumber => {
+            json!({ "anyOf": [{ "const": "auto" }, { "type": "number", "minimum": 0 }] })
+        }
         Holds::Texts => json!({ "type": "array", "items": { "type": "string" } }),
         Holds::Numbers => json!({ "type": "array", "items": { "type": "number" } }),
         Holds::TextsByName => {
@@ -242,6 +245,7 @@ fn words(holds: Holds) -> String {
         Holds::Number => "number".to_string(),
         Holds::Switch => "`true` or `false`".to_string(),
         Holds::AutoOrWhole => "`\"auto\"` or whole number".to_string(),
+        Holds::AutoOrNumber => "`\"auto\"` or number".to_string(),
         Holds::Texts => "list of texts".to_string(),
         Holds::Numbers => "list of numbers".to_string(),
         Holds::TextsByName => "table of texts".to_string(),
@@ -331,6 +335,7 @@ mod tests {
                 Holds::Number => value.is_float() || value.is_integer(),
                 Holds::Switch => value.is_bool(),
                 Holds::AutoOrWhole => value.is_integer() || value.is_str(),
+                Holds::AutoOrNumber => value.is_float() || value.is_str(),
                 Holds::Texts | Holds::Numbers => value.is_array(),
                 Holds::TextsByName | Holds::NumbersByName => value.is_table(),
             };

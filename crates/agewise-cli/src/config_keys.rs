@@ -16,6 +16,8 @@ pub(crate) enum Holds {
     Switch,
     /// `auto` or a whole number.
     AutoOrWhole,
+    /// `auto` or a number.
+    AutoOrNumber,
     /// A list of texts.
     Texts,
     /// A list of numbers.
@@ -61,7 +63,8 @@ pub(crate) const TABLES: [(&str, &str); 7] = [
 ];
 
 use Holds::{
-    AutoOrWhole, Number, Numbers, NumbersByName, OneOf, Switch, Text, Texts, TextsByName, Whole,
+    AutoOrNumber, AutoOrWhole, Number, Numbers, NumbersByName, OneOf, Switch, Text, Texts,
+    TextsByName, Whole,
 };
 
 /// All keys.
@@ -328,6 +331,13 @@ pub(crate) const KEYS: &[Key] = &[
         Whole(1),
         "",
         "From so many updates on the model goes all the way; fewer of them move it by their share of this number.",
+    ),
+    key(
+        "aggregation",
+        "max_norm",
+        AutoOrNumber,
+        "\"auto\"",
+        "An update farther than this from the global model is left out; auto is ten times the median of the last updates, and none is if absent.",
     ),
     key(
         "aggregation.server",

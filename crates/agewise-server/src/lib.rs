@@ -25,7 +25,8 @@ pub mod remote;
 pub mod test_support;
 pub mod tls;
 
+pub use agewise_train::aggregation::MaxNorm;
 pub use config::{
-    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, LimitParams, MaxNorm,
-    ModelParams, ReportDeadline, RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
+    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, LimitParams, ModelParams,
+    ReportDeadline, RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
 };

@@ -1,10 +1,8 @@
 //! The configuration of a coordinator: parameters from a file, and their checked form.
 
-mod max_norm;
 mod params;
 mod report_deadline;
 
-pub use max_norm::MaxNorm;
 pub use params::{
     AccessParams, CoordinatorParams, DrawSource, LimitParams, ModelParams, RoundParams, TlsParams,
     UpdateParams,
@@ -157,9 +155,13 @@ impl CoordinatorParams {
             return Err(Error::new("model.collapse", self.model.collapse, expected));
         }
         let UpdateParams { max_norm, memory_mib } = self.updates;
-        max_norm.check()?;
+        max_norm.check().map_err(inside("updates"))?;
         if !(1..=1 << 20).contains(&memory_mib) {
             return Err(Error::new("updates.memory_mib", memory_mib, "from 1 to 1048576"));
+        }
+        if !self.aggregation.max_norm.is_off() {
+            let expected = "updates.max_norm instead: a deployment refuses updates when they come";
+            return Err(Error::new("aggregation.max_norm", self.aggregation.max_norm, expected));
         }
         let full_reports = match self.aggregation.full_reports {
             0 if goal > 0 => round.cohort.min(goal),

@@ -1,8 +1,8 @@
 //! Parameters as they are written in a file, not checked yet, and their defaults.
 
-use super::{MaxNorm, ReportDeadline};
+use super::ReportDeadline;
 use agewise_core::{EmptyCohort, MaxAge, Start, Weighting};
-use agewise_train::aggregation::AggregationParams;
+use agewise_train::aggregation::{AggregationParams, MaxNorm};
 use agewise_train::data::PixelScale;
 use agewise_train::local::LocalTrainingParams;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use super::error::CoordinatorError;
 use super::refusal::{Reason, Refusal};
 use agewise_core::{Error, Result as Checked};
-use agewise_train::aggregation::UpdateSource;
+use agewise_train::aggregation::{UpdateSource, too_far};
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -183,11 +183,6 @@ impl UpdateReceiver {
         }
         Ok(norm)
     }
-}
-
-/// What is wrong with an update of this norm.
-pub(crate) fn too_far(norm: f64, most: f64) -> String {
-    format!("{norm:.3e} from the global model, at most {most:.3e}")
 }
 
 impl Drop for UpdateReceiver {

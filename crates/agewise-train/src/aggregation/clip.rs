@@ -7,22 +7,19 @@ pub(super) struct Clip {
 }
 
 impl Clip {
-    /// Adds the square of the distance of a piece of an update to the square of the pieces before it: one sum from the first
-    /// parameter to the last, so that the size of pieces does not matter.
-    pub(super) fn add_square(self, square: &mut f64, piece: &[f32], global: &[f32]) {
-        if self.norm > 0.0 {
-            for (&new, &old) in piece.iter().zip(global) {
-                let distance = f64::from(new) - f64::from(old);
-                *square += distance * distance;
-            }
-        }
-    }
-
-    /// The share of its way that an update with this square of its distance may keep.
-    pub(super) fn share(self, square: f64) -> f64 {
-        let norm = square.sqrt();
+    /// The share of its way that an update of this distance may keep.
+    pub(super) fn share(self, norm: f64) -> f64 {
         // A global model that is not finite has no distance: what is then not a number is found in the end.
         if self.norm == 0.0 || norm <= self.norm { 1.0 } else { self.norm / norm }
+    }
+}
+
+/// Adds the square of the distance of a piece of an update to the square of the pieces before it: one sum from the first
+/// parameter to the last, so that the size of pieces does not matter.
+pub(super) fn add_square(square: &mut f64, piece: &[f32], global: &[f32]) {
+    for (&new, &old) in piece.iter().zip(global) {
+        let distance = f64::from(new) - f64::from(old);
+        *square += distance * distance;
     }
 }
 

@@ -6,7 +6,8 @@
 //! - `mean`: the weighted mean, FedAvg (McMahan et al., 2017);
 //! - `trimmed_mean`, `median`: by coordinate (Yin et al., 2018); a few hostile clients cannot move them far;
 //! - `clip`: an update that is far from the global model is shortened, before any of these;
-//! - `norm_bound`: how far is too far, from the updates that were accepted before; the deployment refuses what is farther;
+//! - `norm_bound`: how far is too far, from the updates that were accepted before: what is farther is left out, by the
+//!   deployment when it comes, in a simulation by `max_norm`;
 //! - `server_optimizer`: momentum (FedAvgM; Hsu et al., 2019) and Adam (FedAdam; Reddi et al., 2021), after any of these.
 //!
 //! Fewer updates than `full_reports` move the model by their share only, whichever rule combines them.
@@ -17,6 +18,7 @@
 //! Every update is looked through before any of it is used, so that a bad one leaves no trace.
 
 mod clip;
+mod max_norm;
 mod mean;
 mod median;
 mod norm_bound;
@@ -27,7 +29,8 @@ mod sorted_columns;
 mod trimmed_mean;
 mod updates;
 
-pub use norm_bound::{NormBound, WARM_UP, WINDOW};
+pub use max_norm::MaxNorm;
+pub use norm_bound::{NormBound, WARM_UP, WINDOW, too_far};
 pub use params::{AggregationParams, AggregationRule};
 pub use server_optimizer::ServerRule;
 

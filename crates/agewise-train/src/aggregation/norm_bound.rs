@@ -9,6 +9,7 @@
 //! farther than the multiple of the median of all that are known, those of the round included, is left out. Of two updates
 //! the smaller norm is the median; a single first update cannot be judged.
 
+use agewise_core::{Error, Result};
 use std::collections::VecDeque;
 
 /// How many times the median an update may be away. Honest norms differ by the number of steps that clients train, which
@@ -51,6 +52,36 @@ impl NormBound {
         }
         bound(self.norms.iter().chain(round).copied().collect())
     }
+
+    /// All that is remembered, as files of models keep it: each norm as four whole numbers of 16 bits, because their floats
+    /// have 32 bits and a norm has 64.
+    pub(super) fn to_floats(&self) -> Vec<f32> {
+        let parts = |norm: &f64| {
+            let bits = norm.to_bits();
+            [48, 32, 16, 0].map(|shift| f32::from((bits >> shift) as u16))
+        };
+        self.norms.iter().flat_map(parts).collect()
+    }
+
+    /// What was remembered, from those numbers.
+    pub(super) fn from_floats(floats: &[f32]) -> Result<Self> {
+        let (norms, rest) = floats.as_chunks::<4>();
+        let is_part = |part: &f32| part.fract() == 0.0 && (0.0..65536.0).contains(part);
+        if !rest.is_empty() || norms.len() > WINDOW || !floats.iter().all(is_part) {
+            let expected = format!("four whole numbers of 16 bits for each of at most {WINDOW}");
+            let found = format!("{} numbers", floats.len());
+            return Err(Error::new("norms of the aggregation", found, expected));
+        }
+        let norm = |parts: &[f32; 4]| {
+            f64::from_bits(parts.iter().fold(0, |bits, &part| bits << 16 | part as u64))
+        };
+        Ok(Self { norms: norms.iter().map(norm).collect() })
+    }
+}
+
+/// What is said of an update that is farther from the global model than the bound.
+pub fn too_far(norm: f64, most: f64) -> String {
+    format!("{norm:.3e} from the global model, at most {most:.3e}")
 }
 
 /// The multiple of the median, of two in the middle the smaller one.
@@ -79,6 +110,24 @@ mod tests {
         // Everything older than the window is forgotten.
         let long = known((0..1000).map(|_| 1e9).chain((1..=WINDOW).map(|norm| norm as f64)));
         assert_eq!(long.bound(), Some(1000.0));
+    }
+
+    #[test]
+    fn a_bound_comes_back_from_a_file() {
+        let norms = [0.0, 1.0 / 3.0, 6e41, f64::MIN_POSITIVE / 4.0, f64::MAX];
+        for bound in [NormBound::default(), known(norms), known((0..300).map(f64::from))] {
+            assert_eq!(NormBound::from_floats(&bound.to_floats()).unwrap(), bound);
+        }
+        for wrong in [
+            vec![1.0; 3],
+            vec![0.5; 4],
+            vec![65536.0; 4],
+            vec![-1.0; 4],
+            vec![f32::NAN; 4],
+            vec![1.0; 804],
+        ] {
+            assert!(NormBound::from_floats(&wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

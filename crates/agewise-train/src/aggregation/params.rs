@@ -1,16 +1,16 @@
 //! Which rule with which numbers: `[aggregation]` in a configuration, or text.
 //!
 //! As text it is a rule with its options, a step of the server, or both joined with `+`: `mean`, `median`,
-//! `trimmed-mean(trim=0.2)`, `mean(clip_norm=1)`, `mean(full_reports=5)`, `momentum(beta=0.9)`, `adam(learning_rate=0.01)`,
+//! `trimmed-mean(trim=0.2)`, `mean(clip_norm=1)`, `mean(full_reports=5)`, `mean(max_norm=auto)`, `momentum(beta=0.9)`, `adam(learning_rate=0.01)`,
 //! `median(clip_norm=5)+momentum(beta=0.9)`. The same text is its name in tables and figures.
 
-use super::Aggregator;
 use super::clip::Clip;
 use super::mean::Mean;
 use super::median::Median;
-use super::pipeline::{Combine, Pipeline};
+use super::pipeline::{Combine, KnownNorms, Pipeline};
 use super::server_optimizer::{ServerOptimizer, ServerRule};
 use super::trimmed_mean::TrimmedMean;
+use super::{Aggregator, MaxNorm};
 use agewise_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,6 +42,10 @@ pub struct AggregationParams {
     /// From so many updates on the model goes all the way to what they give together; fewer of them move it by their share
     /// of this number, so that one client is never the model. 1: any number of updates goes all the way, as in the paper.
     pub full_reports: u64,
+    /// An update that is farther than this from the global model is left out: a distance, or `auto` for ten times the
+    /// median of the last updates ([`super::NormBound`]). A deployment refuses it when it comes, by `updates.max_norm`.
+    #[serde(skip_serializing_if = "MaxNorm::is_off")]
+    pub max_norm: MaxNorm,
     /// How the global model moves to what the rule found.
     pub server: ServerRule,
 }
@@ -54,6 +58,7 @@ impl Default for AggregationParams {
             trim: 0.1,
             clip_norm: 0.0,
             full_reports: 1,
+            max_norm: MaxNorm::OFF,
             server: ServerRule::Average,
         }
     }
@@ -72,6 +77,7 @@ impl AggregationParams {
             let expected = format!("from 1 to {MOST_REPORTS}");
             return Err(Error::new("full_reports", self.full_reports, expected));
         }
+        self.max_norm.check()?;
         self.server.check()
     }
 
@@ -85,8 +91,15 @@ impl AggregationParams {
         };
         let server = ServerOptimizer::new(self.server, parameters)?;
         let clip = Clip { norm: self.clip_norm };
-        let damped = Vec::new();
-        Ok(Box::new(Pipeline { clip, rule, full_reports: self.full_reports, damped, server }))
+        Ok(Box::new(Pipeline {
+            max_norm: self.max_norm,
+            norms: KnownNorms::default(),
+            clip,
+            rule,
+            full_reports: self.full_reports,
+            damped: Vec::new(),
+            server,
+        }))
     }
 }
 
@@ -120,13 +133,16 @@ impl FromStr for AggregationParams {
             if let Some(rule) = rule {
                 rules += 1;
                 params.rule = rule;
-                options.take("clip_norm", &mut params.clip_norm);
+                options.take("clip_norm", &mut params.clip_norm)?;
                 let mut full = params.full_reports as f64;
-                if options.take("full_reports", &mut full) {
+                if options.take("full_reports", &mut full)? {
                     params.full_reports = whole("full_reports", full)?;
                 }
+                if let Some(norm) = options.take_text("max_norm") {
+                    params.max_norm = norm.parse()?;
+                }
                 if rule == AggregationRule::TrimmedMean {
-                    options.take("trim", &mut params.trim);
+                    options.take("trim", &mut params.trim)?;
                 }
             } else {
                 servers += 1;
@@ -146,19 +162,19 @@ impl FromStr for AggregationParams {
 fn server(name: &str, options: &mut Options<'_>) -> Result<ServerRule> {
     let mut take = |option: &'static str, default: f32| {
         let mut value = f64::from(default);
-        let given = options.take(option, &mut value);
-        if given { value as f32 } else { default }
+        let given = options.take(option, &mut value)?;
+        Ok::<f32, Error>(if given { value as f32 } else { default })
     };
     match name {
         "momentum" => Ok(ServerRule::Momentum {
-            learning_rate: take("learning_rate", MOMENTUM[0]),
-            beta: take("beta", MOMENTUM[1]),
+            learning_rate: take("learning_rate", MOMENTUM[0])?,
+            beta: take("beta", MOMENTUM[1])?,
         }),
         "adam" => Ok(ServerRule::Adam {
-            learning_rate: take("learning_rate", ADAM[0]),
-            beta1: take("beta1", ADAM[1]),
-            beta2: take("beta2", ADAM[2]),
-            tau: take("tau", ADAM[3]),
+            learning_rate: take("learning_rate", ADAM[0])?,
+            beta1: take("beta1", ADAM[1])?,
+            beta2: take("beta2", ADAM[2])?,
+            tau: take("tau", ADAM[3])?,
         }),
         unknown => Err(Error::unknown("aggregation", unknown, NAMES.iter().copied())),
     }
@@ -174,12 +190,12 @@ fn whole(option: &str, number: f64) -> Result<u64> {
 
 /// The options that were given to a rule, and the names of those that it knows.
 struct Options<'a> {
-    given: Vec<(&'a str, f64)>,
+    given: Vec<(&'a str, &'a str)>,
     known: Vec<&'static str>,
 }
 
 impl<'a> Options<'a> {
-    /// The name and the options of `name` or `name(option=number, ...)`.
+    /// The name and the options of `name` or `name(option=value, ...)`.
     fn parse(text: &'a str) -> Option<(&'a str, Self)> {
         let text = text.trim();
         let (name, list) = match text.split_once('(') {
@@ -189,20 +205,26 @@ impl<'a> Options<'a> {
         let options = list.split(',').filter(|option| !option.trim().is_empty());
         let option = |option: &'a str| {
             let (key, value) = option.split_once('=')?;
-            Some((key.trim(), value.trim().parse().ok()?))
+            Some((key.trim(), value.trim()))
         };
         let given = options.map(option).collect::<Option<_>>()?;
         (!name.is_empty()).then_some((name, Self { given, known: Vec::new() }))
     }
 
     /// Takes the number of an option, if it was given; whether it was.
-    fn take(&mut self, option: &'static str, target: &mut f64) -> bool {
-        self.known.push(option);
-        let Some(place) = self.given.iter().position(|(key, _)| *key == option) else {
-            return false;
+    fn take(&mut self, option: &'static str, target: &mut f64) -> Result<bool> {
+        let Some(text) = self.take_text(option) else {
+            return Ok(false);
         };
-        *target = self.given.remove(place).1;
-        true
+        *target = text.parse().map_err(|_| Error::new(option, text, "a number"))?;
+        Ok(true)
+    }
+
+    /// Takes the text of an option, if it was given.
+    fn take_text(&mut self, option: &'static str) -> Option<&'a str> {
+        self.known.push(option);
+        let place = self.given.iter().position(|(key, _)| *key == option)?;
+        Some(self.given.remove(place).1)
     }
 
     /// Refuses what was not taken: another option, or the same once more.
@@ -238,6 +260,7 @@ impl fmt::Display for AggregationParams {
         };
         option("clip_norm", self.clip_norm.to_string(), plain.clip_norm.to_string());
         option("full_reports", self.full_reports.to_string(), plain.full_reports.to_string());
+        option("max_norm", self.max_norm.to_string(), plain.max_norm.to_string());
         let name = match self.rule {
             AggregationRule::Mean => "mean",
             AggregationRule::Median => "median",
@@ -292,6 +315,8 @@ mod tests {
             "mean(clip_norm=1)",
             "trimmed-mean(clip_norm=0.5, trim=0.25)",
             "mean(full_reports=5)",
+            "mean(max_norm=auto)",
+            "median(clip_norm=1, max_norm=2.5)+adam",
             "trimmed-mean(clip_norm=0.5, full_reports=10, trim=0.25)+momentum",
             "momentum",
             "momentum(beta=0.5)",
@@ -307,15 +332,7 @@ mod tests {
     #[test]
     fn nonsense_is_named() {
         let field = |text: &str| parse(text).unwrap_err().field().to_string();
-        for text in [
-            "",
-            "+",
-            "mean(",
-            "mean(clip_norm)",
-            "mean(clip_norm=x)",
-            "mean+median",
-            "adam+momentum",
-        ] {
+        for text in ["", "+", "mean(", "mean(clip_norm)", "mean+median", "adam+momentum"] {
             assert_eq!(field(text), "aggregation", "{text}");
         }
         assert!(parse("medain").unwrap_err().to_string().contains("did you mean median?"));
@@ -323,6 +340,9 @@ mod tests {
         assert_eq!(field("mean(clip_norm=1, clip_norm=2)"), "mean(clip_norm)");
         assert_eq!(field("trimmed-mean(trim=0.5)"), "trim");
         assert_eq!(field("mean(clip_norm=-1)"), "clip_norm");
+        assert_eq!(field("mean(clip_norm=auto)"), "clip_norm");
+        assert_eq!(field("mean(max_norm=off)"), "max_norm");
+        assert_eq!(field("mean(max_norm=-1)"), "max_norm");
         assert_eq!(field("mean(full_reports=0)"), "full_reports");
         assert_eq!(field("mean(full_reports=1.5)"), "full_reports");
         assert_eq!(field("momentum(beta=1)"), "server beta");

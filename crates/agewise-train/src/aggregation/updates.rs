@@ -1,6 +1,7 @@
 //! The updates of a cohort while they are combined: the verdict on each, and pieces of parameters.
 
-use super::clip::{Clip, shorten};
+use super::clip::{Clip, add_square, shorten};
+use super::norm_bound::too_far;
 use super::{Contribution, Rejected, UpdateSource, Verdict};
 use agewise_core::{Error, Result};
 use agewise_kernels::{add_scaled, all_finite};
@@ -18,6 +19,12 @@ pub(super) struct Updates<'a> {
     pub(super) verdicts: Vec<Verdict>,
     source: &'a mut dyn UpdateSource,
     clip: Clip,
+    /// Whether norms are wanted though nothing is clipped.
+    is_measured: bool,
+    /// An update that is farther than this from the global model is rejected.
+    most: Option<f64>,
+    /// How far each update is from the global model, where that was wanted and found.
+    norms: Vec<Option<f64>>,
     memory: usize,
     /// How many parameters are read at a time.
     piece: usize,
@@ -36,7 +43,34 @@ impl<'a> Updates<'a> {
             missing.clone().map_or(Ok(()), |why| Err(Rejected { client, why }))
         };
         let verdicts = cohort.iter().map(verdict).collect();
-        Self { cohort, global, verdicts, source, clip, memory, piece: 1 }
+        let (is_measured, most, norms) = (false, None, vec![None; cohort.len()]);
+        Self { cohort, global, verdicts, source, clip, is_measured, most, norms, memory, piece: 1 }
+    }
+
+    /// From now on norms are found, and an update that is farther than this, if there is a bound, is rejected.
+    pub(super) fn bound_norms(&mut self, most: Option<f64>) {
+        (self.is_measured, self.most) = (true, most);
+    }
+
+    /// Looks through all updates before they are combined, and gives the norms of those that can be used.
+    pub(super) fn measure_all(&mut self) -> Result<Vec<f64>> {
+        let mut buffer = self.buffer(1, self.global.len())?;
+        for member in 0..self.cohort.len() {
+            if self.verdicts[member].is_ok()
+                && let Err(why) = self.scan(member, &mut buffer)
+            {
+                self.reject(member, why);
+            }
+        }
+        Ok(self.norms.iter().flatten().copied().collect())
+    }
+
+    /// The verdicts, and the norms that were found, by client.
+    pub(super) fn into_verdicts(self) -> (Vec<Verdict>, Vec<(u32, f64)>) {
+        let clients = self.cohort.iter().map(|member| member.client);
+        let norms = clients.zip(self.norms).filter_map(|(client, norm)| Some((client, norm?)));
+        let norms = norms.collect();
+        (self.verdicts, norms)
     }
 
     /// How many updates there are to look at.
@@ -94,6 +128,7 @@ impl<'a> Updates<'a> {
     /// not lie in memory and is not longer than the buffer lies in it afterwards.
     pub(super) fn scan(&mut self, member: usize, buffer: &mut Vec<f32>) -> Checked<f64> {
         let mut square = 0.0;
+        let is_measured = self.is_measured || self.clip.norm > 0.0;
         if let Some(whole) = self.source.whole(member) {
             let update = whole.map_err(|error| error.to_string())?;
             if update.len() != self.global.len() {
@@ -101,17 +136,33 @@ impl<'a> Updates<'a> {
                 return Err(format!("{found} parameters, expected {expected}"));
             }
             check_finite(update)?;
-            self.clip.add_square(&mut square, update, self.global);
-            return Ok(self.clip.share(square));
+            if is_measured {
+                add_square(&mut square, update, self.global);
+            }
+            return self.share(member, square);
         }
         let size = self.piece;
         buffer.resize(size, 0.0);
         for (at, global) in self.global.chunks(size).enumerate() {
             let piece = &mut buffer[..global.len()];
             self.read(member, at * size, piece)?;
-            self.clip.add_square(&mut square, piece, global);
+            if is_measured {
+                add_square(&mut square, piece, global);
+            }
         }
-        Ok(self.clip.share(square))
+        self.share(member, square)
+    }
+
+    /// The share of its way that an update with this square of its distance may keep, unless it is too far away.
+    fn share(&mut self, member: usize, square: f64) -> Checked<f64> {
+        let norm = square.sqrt();
+        if self.is_measured {
+            if let Some(most) = self.most.filter(|&most| norm > most) {
+                return Err(too_far(norm, most));
+            }
+            self.norms[member] = Some(norm);
+        }
+        Ok(self.clip.share(norm))
     }
 
     /// Adds an update that was the last to be looked through, times its weight, to a sum.

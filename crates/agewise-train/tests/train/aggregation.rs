@@ -4,7 +4,7 @@ mod rounds;
 
 use agewise_core::{Draws, Error, Result, Seed, Stream};
 use agewise_train::aggregation::{
-    Aggregation, AggregationParams, AggregationRule as Rule, Aggregator, Contribution,
+    Aggregation, AggregationParams, AggregationRule as Rule, Aggregator, Contribution, MaxNorm,
     MemoryUpdates, Rejected, ServerRule, UpdateSource, Verdict,
 };
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use rand_core::Rng;
 
 /// What becomes of an update.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
+enum Outcome {
     Good,
     /// Did not come.
     Missing,
@@ -28,7 +28,7 @@ enum Fate {
 /// Updates in files, some of which are bad.
 #[derive(Debug, Clone)]
 struct Shelf {
-    updates: Vec<(Fate, Vec<f32>)>,
+    updates: Vec<(Outcome, Vec<f32>)>,
     /// How often each was read from its first parameter on.
     begun: Vec<usize>,
     /// The longest piece that was asked for.
@@ -36,18 +36,18 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn new(updates: Vec<(Fate, Vec<f32>)>) -> Self {
+    fn new(updates: Vec<(Outcome, Vec<f32>)>) -> Self {
         Self { begun: vec![0; updates.len()], updates, longest: 0 }
     }
 
     fn good(updates: &[Vec<f32>]) -> Self {
-        Self::new(updates.iter().map(|update| (Fate::Good, update.clone())).collect())
+        Self::new(updates.iter().map(|update| (Outcome::Good, update.clone())).collect())
     }
 
     /// The members, with these weights.
     fn offers(&self, weights: &[f64]) -> Vec<Contribution> {
-        let offer = |((client, &weight), (fate, _)): ((u32, &f64), &(Fate, _))| {
-            let missing = (*fate == Fate::Missing).then(|| "too late".to_string());
+        let offer = |((client, &weight), (outcome, _)): ((u32, &f64), &(Outcome, _))| {
+            let missing = (*outcome == Outcome::Missing).then(|| "too late".to_string());
             Contribution { client, weight, missing }
         };
         (100..).zip(weights).zip(&self.updates).map(offer).collect()
@@ -56,20 +56,20 @@ impl Shelf {
 
 impl UpdateSource for Shelf {
     fn read(&mut self, member: usize, first: usize, target: &mut [f32]) -> Result<()> {
-        let (fate, update) = &self.updates[member];
+        let (outcome, update) = &self.updates[member];
         let end = first + target.len();
         self.longest = self.longest.max(target.len());
         self.begun[member] += usize::from(first == 0);
         target.copy_from_slice(&update[first..end]);
-        let readable = match *fate {
-            Fate::Good => true,
-            Fate::Missing => unreachable!("a missing update was asked for"),
-            Fate::Poisoned => {
+        let readable = match *outcome {
+            Outcome::Good => true,
+            Outcome::Missing => unreachable!("a missing update was asked for"),
+            Outcome::Poisoned => {
                 target[target.len() - 1] = f32::NAN;
                 true
             }
-            Fate::CutOff(at) => end <= at,
-            Fate::Fading(times) => self.begun[member] <= times || end < update.len(),
+            Outcome::CutOff(at) => end <= at,
+            Outcome::Fading(times) => self.begun[member] <= times || end < update.len(),
         };
         if readable { Ok(()) } else { Err(Error::new("file", "cut off", "all of it")) }
     }
@@ -101,8 +101,8 @@ fn combined(
 
 /// The updates that count after clipping, as the definition says.
 fn clipped(shelf: &Shelf, clip_norm: f64, global: &[f32]) -> Vec<Vec<f32>> {
-    let good = shelf.updates.iter().filter(|(fate, _)| *fate == Fate::Good);
-    let clip = |(_, update): &(Fate, Vec<f32>)| {
+    let good = shelf.updates.iter().filter(|(outcome, _)| *outcome == Outcome::Good);
+    let clip = |(_, update): &(Outcome, Vec<f32>)| {
         let ways = update.iter().zip(global).map(|(&new, &old)| f64::from(new) - f64::from(old));
         let norm = ways.clone().map(|way| way * way).sum::<f64>().sqrt();
         if clip_norm == 0.0 || norm <= clip_norm {
@@ -130,9 +130,9 @@ fn mean_by_definition(
     let unchanged = (global.to_vec(), vec![vec![0.0; global.len()]; moments]);
     let (mut offered, mut accepted, mut sum) = (0.0, 0.0, vec![0.0f32; global.len()]);
     let counted = shelf.updates.iter().zip(weights).filter(|(_, weight)| **weight >= 0.0);
-    for ((fate, update), &weight) in counted {
+    for ((outcome, update), &weight) in counted {
         offered += weight;
-        if *fate == Fate::Good {
+        if *outcome == Outcome::Good {
             accepted += weight;
             sum.iter_mut().zip(update).for_each(|(sum, value)| *sum += weight as f32 * value);
         }
@@ -181,12 +181,12 @@ fn middle_by_definition(params: AggregationParams, updates: &[Vec<f32>], at: usi
     (kept.iter().sum::<f64>() / kept.len() as f64) as f32
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
+fn outcome() -> impl Strategy<Value = Outcome> {
     prop_oneof![
-        6 => Just(Fate::Good),
-        1 => Just(Fate::Missing),
-        1 => Just(Fate::Poisoned),
-        1 => (0usize..8).prop_map(Fate::CutOff),
+        6 => Just(Outcome::Good),
+        1 => Just(Outcome::Missing),
+        1 => Just(Outcome::Poisoned),
+        1 => (0usize..8).prop_map(Outcome::CutOff),
     ]
 }
 
@@ -199,11 +199,11 @@ fn value() -> impl Strategy<Value = f32> {
 fn cohort() -> impl Strategy<Value = (Vec<f32>, Shelf, Vec<f64>)> {
     (1usize..8, 0usize..10).prop_flat_map(|(parameters, members)| {
         let model = || prop::collection::vec(value(), parameters);
-        let updates = prop::collection::vec((fate(), model()), members);
+        let updates = prop::collection::vec((outcome(), model()), members);
         let shelf = updates.prop_map(move |mut updates| {
-            for (fate, _) in &mut updates {
+            for (outcome, _) in &mut updates {
                 // Every cut is inside of the update.
-                if let Fate::CutOff(at) = fate {
+                if let Outcome::CutOff(at) = outcome {
                     *at %= parameters;
                 }
             }
@@ -241,8 +241,8 @@ proptest! {
         let state: Vec<Vec<u32>> = state.iter().map(|values| bits(values)).collect();
         prop_assert_eq!(found, state);
         prop_assert!(shelf.longest * 4 <= memory);
-        let usable = |(fate, weight): (Fate, f64)| fate == Fate::Good && weight >= 0.0;
-        let fates = shelf.updates.iter().map(|(fate, _)| *fate).zip(weights.iter().copied());
+        let usable = |(outcome, weight): (Outcome, f64)| outcome == Outcome::Good && weight >= 0.0;
+        let fates = shelf.updates.iter().map(|(outcome, _)| *outcome).zip(weights.iter().copied());
         let finite = verdicts.iter().any(std::result::Result::is_ok);
         for ((verdict, one), member) in verdicts.iter().zip(fates).zip(&cohort) {
             prop_assert_eq!(verdict.is_ok(), usable(one) && finite);
@@ -263,7 +263,7 @@ proptest! {
         let rule = if trimmed { Rule::TrimmedMean } else { Rule::Median };
         let params = AggregationParams { rule, trim, clip_norm, ..AggregationParams::default() };
         let weights: Vec<f64> = weights.iter().map(|weight| weight.max(0.0)).collect();
-        let came = shelf.updates.iter().filter(|(fate, _)| *fate != Fate::Missing).count();
+        let came = shelf.updates.iter().filter(|(outcome, _)| *outcome != Outcome::Missing).count();
         let memory = 4 * came.max(1) + extra;
         let (moved, verdicts) = combined(params, &mut shelf, &weights, memory, &global);
         let kept = clipped(&shelf, clip_norm, &global);
@@ -272,8 +272,8 @@ proptest! {
             .collect();
         prop_assert_eq!(bits(&moved), bits(&expected));
         prop_assert!(shelf.longest * 4 <= memory);
-        for (verdict, (fate, _)) in verdicts.iter().zip(&shelf.updates) {
-            prop_assert_eq!(verdict.is_ok(), *fate == Fate::Good);
+        for (verdict, (outcome, _)) in verdicts.iter().zip(&shelf.updates) {
+            prop_assert_eq!(verdict.is_ok(), *outcome == Outcome::Good);
         }
     }
 
@@ -284,8 +284,8 @@ proptest! {
         let weights: Vec<f64> = weights.iter().map(|weight| weight.max(0.0)).collect();
         let mut short = clipped(&shelf, clip_norm, &global).into_iter();
         let mut clipped_shelf = shelf.clone();
-        for (fate, update) in &mut clipped_shelf.updates {
-            if *fate == Fate::Good {
+        for (outcome, update) in &mut clipped_shelf.updates {
+            if *outcome == Outcome::Good {
                 *update = short.next().unwrap();
             }
         }
@@ -362,14 +362,14 @@ fn memory_bounds_what_is_read() {
     combined(params, &mut shelf, &weights, 999, &global);
     assert_eq!(shelf.longest, 249);
     // Only those that came need a place.
-    for fate in [Fate::Missing, Fate::Good] {
-        shelf.updates[3].0 = fate;
+    for outcome in [Outcome::Missing, Outcome::Good] {
+        shelf.updates[3].0 = outcome;
         let members = shelf.offers(&weights);
         let median = AggregationParams { rule: Rule::Median, ..params };
         let mut moved = global.clone();
         let mut median = median.build(parameters).unwrap();
         let result = median.aggregate(&members, &mut shelf, 79, &mut moved);
-        assert_eq!(result.is_ok(), fate == Fate::Missing);
+        assert_eq!(result.is_ok(), outcome == Outcome::Missing);
         if let Err(error) = result {
             assert_eq!((error.field(), error.value()), ("memory", "79"));
             assert!(error.to_string().contains("80 bytes"), "{error}");
@@ -401,7 +401,7 @@ fn an_update_that_goes_bad_later_leaves_no_trace() {
             AggregationParams { rule, clip_norm: 2.0, trim: 0.2, ..AggregationParams::default() };
         let mut shelf = Shelf::good(&updates);
         for member in [1, 4, 5] {
-            shelf.updates[member].0 = Fate::Fading(1);
+            shelf.updates[member].0 = Outcome::Fading(1);
         }
         // Mean: the weights of those that are left out are shared by the others.
         let (found, verdicts) = combined(params, &mut shelf, &[1.0 / 6.0; 6], 80, &global);
@@ -409,12 +409,12 @@ fn an_update_that_goes_bad_later_leaves_no_trace() {
         assert_eq!(taken, [true, false, true, true, false, false]);
         assert!(verdicts[4].as_ref().unwrap_err().to_string().contains("client 104: file"));
         for member in [1, 4, 5] {
-            shelf.updates[member].0 = Fate::Missing;
+            shelf.updates[member].0 = Outcome::Missing;
         }
         let (expected, _) = combined(params, &mut shelf, &[1.0 / 6.0; 6], 80, &global);
         assert_eq!(bits(&found), bits(&expected));
-        for (fate, _) in &mut shelf.updates {
-            *fate = Fate::Fading(1);
+        for (outcome, _) in &mut shelf.updates {
+            *outcome = Outcome::Fading(1);
         }
         shelf.begun.fill(0);
         let (found, verdicts) = combined(params, &mut shelf, &[1.0 / 6.0; 6], 80, &global);
@@ -454,6 +454,58 @@ fn one_hostile_client_of_ten_does_not_get_far() {
     let (found, _) = combined(params, &mut Shelf::good(&updates), &[0.1; 10], 4_000, &global);
     let norm = found.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
     assert!((norm - 0.3).abs() < 1e-6, "{norm}");
+}
+
+/// From the first round on an update that is many times as far away as most is left out, under every rule, and what was
+/// learned of the others goes on from a file; without the bound it moves the mean.
+#[test]
+fn updates_that_are_far_away_are_left_out() {
+    for text in ["mean(max_norm=auto)", "median(max_norm=auto)", "momentum+mean(max_norm=auto)"] {
+        let rule: Aggregation = text.parse().unwrap();
+        let plain: Aggregation = text.replace("(max_norm=auto)", "").parse().unwrap();
+        let (mut bounded, mut others) = (rule.build(6).unwrap(), plain.build(6).unwrap());
+        let (mut global, mut expected) = (vec![0.5; 6], vec![0.5; 6]);
+        // Eight honest clients per round: the first rounds are within the warm-up, the last ones behind it.
+        for round in 0..5 {
+            let mut updates: Vec<Vec<f32>> = models(9, 6, round)
+                .iter()
+                .map(|model| global.iter().zip(model).map(|(&old, new)| old + 0.1 * new).collect())
+                .collect();
+            updates[3] = vec![1e30; 6];
+            let mut shelf = Shelf::good(&updates);
+            let cohort = shelf.offers(&[1.0 / 9.0; 9]);
+            let verdicts = bounded.aggregate(&cohort, &mut shelf, 1 << 10, &mut global).unwrap();
+            let rejected: Vec<_> = verdicts.into_iter().filter_map(Verdict::err).collect();
+            assert_eq!(rejected.len(), 1, "{text}, round {round}: {rejected:?}");
+            assert_eq!(rejected[0].client, 103);
+            assert!(rejected[0].why.contains("from the global model, at most"), "{rejected:?}");
+            shelf.updates[3].0 = Outcome::Missing;
+            let cohort = shelf.offers(&[1.0 / 9.0; 9]);
+            others.aggregate(&cohort, &mut shelf, 1 << 10, &mut expected).unwrap();
+            assert_eq!(bits(&global), bits(&expected), "{text}, round {round}");
+            let state = bounded.state();
+            let norms = state.last().unwrap();
+            // In the warm-up, which ends with 20 norms, what is left out has come and counts.
+            let known = [9, 18, 27, 35, 43][round as usize];
+            assert_eq!((norms.0, norms.1.len()), ("norms", 4 * known));
+            let kept: Vec<_> =
+                state.iter().map(|(name, values)| (name.to_string(), values.to_vec())).collect();
+            bounded = rule.build(6).unwrap();
+            bounded.load_state(kept).unwrap();
+        }
+        let wrong = vec![("norms".to_string(), vec![0.5; 4])];
+        assert!(rule.build(6).unwrap().load_state(wrong.clone()).is_err());
+        let error = plain.build(6).unwrap().load_state(wrong).unwrap_err().to_string();
+        assert!(error.contains("norms"), "{error}");
+    }
+    let updates = vec![vec![1.0; 6], vec![-1.0; 6], vec![1e3; 6]];
+    let mut global = vec![0.0; 6];
+    let mut fixed = "mean(max_norm=3)".parse::<Aggregation>().unwrap().build(6).unwrap();
+    let mut shelf = Shelf::good(&updates);
+    let verdicts = fixed.aggregate(&shelf.offers(&[0.25, 0.25, 0.5]), &mut shelf, 64, &mut global);
+    assert_eq!(verdicts.unwrap().iter().filter(|verdict| verdict.is_err()).count(), 1);
+    assert_eq!(global, [0.0; 6]);
+    assert!(fixed.state().is_empty(), "a fixed bound remembers nothing");
 }
 
 /// Fewer updates than `full_reports` go their share of the way, whichever rule combines them; rejected ones do not count.
@@ -535,7 +587,7 @@ fn a_share_is_the_one_that_was_written() {
 fn settings() {
     let read = |text: &str| serde_json::from_str::<AggregationParams>(text);
     assert_eq!(read("{}").unwrap(), AggregationParams::default());
-    let text = r#"{"rule": "trimmed-mean", "trim": 0.25, "clip_norm": 2.5, "full_reports": 4,
+    let text = r#"{"rule": "trimmed-mean", "trim": 0.25, "clip_norm": 2.5, "full_reports": 4, "max_norm": "auto",
                    "server": {"rule": "momentum", "learning_rate": 1.0, "beta": 0.5}}"#;
     let params = read(text).unwrap();
     let server = ServerRule::Momentum { learning_rate: 1.0, beta: 0.5 };
@@ -544,6 +596,7 @@ fn settings() {
         trim: 0.25,
         clip_norm: 2.5,
         full_reports: 4,
+        max_norm: MaxNorm::Auto,
         server,
     };
     assert_eq!(params, expected);

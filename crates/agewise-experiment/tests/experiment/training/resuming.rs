@@ -15,13 +15,14 @@ const WITH_STATE: [&str; 4] =
     ["oldest-first", "phased(reshuffle=0.5)", "markov-optimal@cold", "random"];
 
 /// Rules of aggregation: with a memory, and without.
-const RULES: [&str; 6] = [
+const RULES: [&str; 7] = [
     "mean",
     "momentum(learning_rate=0.8, beta=0.9)",
     "adam(learning_rate=0.02)",
     "median",
     "trimmed-mean(trim=0.25)+momentum",
     "mean(clip_norm=0.1)",
+    "mean(max_norm=auto)+momentum",
 ];
 
 fn with_rule(rule: &str, params: ExperimentParams) -> ExperimentParams {

@@ -7,10 +7,10 @@ use crate::coordinator::error::CoordinatorError;
 use crate::coordinator::selection::report;
 use crate::coordinator::storage::ledger::{Outcome, ReportRow, RoundEnd, RoundOutcome};
 use crate::coordinator::storage::models::Global;
-use crate::coordinator::uploads::{UpdateFiles, too_far};
+use crate::coordinator::uploads::UpdateFiles;
 use crate::protocol::State;
 use agewise_core::Report;
-use agewise_train::aggregation::{AggregatorState, Contribution, Rejected};
+use agewise_train::aggregation::{AggregatorState, Contribution, Rejected, too_far};
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! Whole rounds, whose updates are in memory, against the same updates in files.
 
-use super::{Fate, Shelf, bits, models};
+use super::{Outcome, Shelf, bits, models};
 use agewise_core::{Result, Seed};
 use agewise_train::aggregation::{Aggregation, UpdateSource, Verdict};
 use agewise_train::local::LocalReport;
@@ -38,9 +38,9 @@ impl Task for Replay {
 fn rounds_in_memory_are_those_from_files() {
     let (members, parameters) = (12, 300);
     let mut shelf = Shelf::good(&models(members, parameters, 5));
-    shelf.updates[2].0 = Fate::Poisoned;
-    shelf.updates[4].0 = Fate::Missing;
-    shelf.updates[7].0 = Fate::CutOff(250);
+    shelf.updates[2].0 = Outcome::Poisoned;
+    shelf.updates[4].0 = Outcome::Missing;
+    shelf.updates[7].0 = Outcome::CutOff(250);
     let mut weights: Vec<f64> = (1..=members).map(|member| member as f64 / 80.0).collect();
     weights[9] = -1.0;
     let cohort = shelf.offers(&weights);
@@ -52,6 +52,9 @@ fn rounds_in_memory_are_those_from_files() {
         "momentum(learning_rate=0.5)",
         "adam(learning_rate=0.1)",
         "median",
+        "mean(max_norm=auto)",
+        "mean(max_norm=17)",
+        "median(clip_norm=3, max_norm=auto)+momentum",
         "trimmed-mean(trim=0.2, clip_norm=4)+momentum",
     ] {
         let aggregation: Aggregation = text.parse().unwrap();

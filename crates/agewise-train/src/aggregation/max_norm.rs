@@ -1,12 +1,14 @@
 //! How far from the global model an update may be.
 
+use super::NormBound;
 use agewise_core::{Error, Result};
-use agewise_train::aggregation::NormBound;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
+use std::str::FromStr;
 
 const AUTO: &str = "auto";
+const EXPECTED: &str = "\"auto\", a number above 0, or 0 for no bound";
 
 /// How far from the global model an update may be: `"auto"` or a number, of which 0 is for no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -22,18 +24,23 @@ impl MaxNorm {
     /// Any distance will do.
     pub const OFF: Self = Self::Fixed(0.0);
 
-    pub(super) fn check(self) -> Result<()> {
+    /// Checks the number.
+    pub fn check(self) -> Result<()> {
         match self {
             Self::Fixed(norm) if !(norm.is_finite() && norm >= 0.0) => {
-                let expected = "\"auto\", a number above 0, or 0 for no bound";
-                Err(Error::new("updates.max_norm", norm, expected))
+                Err(Error::new("max_norm", norm, EXPECTED))
             }
             _ => Ok(()),
         }
     }
 
+    /// Whether any distance will do.
+    pub fn is_off(&self) -> bool {
+        *self == Self::OFF
+    }
+
     /// The bound for updates as they come in, if there is one.
-    pub(crate) fn bound(self, known: &NormBound) -> Option<f64> {
+    pub fn bound(self, known: &NormBound) -> Option<f64> {
         match self {
             Self::Auto => known.bound(),
             Self::Fixed(norm) => Some(norm).filter(|&norm| norm > 0.0),
@@ -41,11 +48,32 @@ impl MaxNorm {
     }
 
     /// The bound that can be told only when the updates of a round are there, if it has to be.
-    pub(crate) fn among(self, known: &NormBound, round: &[f64]) -> Option<f64> {
+    pub fn among(self, known: &NormBound, round: &[f64]) -> Option<f64> {
         match self {
             Self::Auto => known.among(round),
             Self::Fixed(_) => None,
         }
+    }
+}
+
+impl fmt::Display for MaxNorm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str(AUTO),
+            Self::Fixed(norm) => norm.fmt(f),
+        }
+    }
+}
+
+impl FromStr for MaxNorm {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == AUTO {
+            return Ok(Self::Auto);
+        }
+        let number = text.parse().map(Self::Fixed);
+        number.map_err(|_| Error::new("max_norm", text, EXPECTED))
     }
 }
 
@@ -96,20 +124,26 @@ impl Visitor<'_> for MaxNormVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::UpdateParams;
 
     #[test]
     fn it_is_auto_or_a_number() {
-        let read = |text: &str| toml::from_str::<UpdateParams>(text).map(|read| read.max_norm);
-        assert_eq!(read("").unwrap(), MaxNorm::Auto);
-        assert_eq!(read("max_norm = \"auto\"").unwrap(), MaxNorm::Auto);
-        assert_eq!(read("max_norm = 0").unwrap(), MaxNorm::OFF);
-        assert_eq!(read("max_norm = 2.5").unwrap(), MaxNorm::Fixed(2.5));
-        assert!(read("max_norm = \"off\"").unwrap_err().to_string().contains("\"auto\""));
-        assert!(MaxNorm::Fixed(f64::NAN).check().is_err() && MaxNorm::Fixed(-1.0).check().is_err());
-        for norm in [MaxNorm::Auto, MaxNorm::Fixed(2.5)] {
-            let params = UpdateParams { max_norm: norm, ..UpdateParams::default() };
-            assert_eq!(read(&toml::to_string(&params).unwrap()).unwrap(), norm);
+        let read = |text: &str| serde_json::from_str::<MaxNorm>(text);
+        for (text, expected) in [
+            ("\"auto\"", MaxNorm::Auto),
+            ("0", MaxNorm::OFF),
+            ("0.0", MaxNorm::OFF),
+            ("2.5", MaxNorm::Fixed(2.5)),
+        ] {
+            assert_eq!(read(text).unwrap(), expected);
+            assert_eq!(text.trim_matches('"').parse::<MaxNorm>().unwrap(), expected);
+            let written = serde_json::to_string(&expected).unwrap();
+            assert_eq!(read(&written).unwrap(), expected);
+            assert_eq!(expected.to_string().parse::<MaxNorm>().unwrap(), expected);
+        }
+        assert!(read("\"off\"").unwrap_err().to_string().contains("\"auto\""));
+        assert!("off".parse::<MaxNorm>().unwrap_err().to_string().contains("\"auto\""));
+        for wrong in [f64::NAN, f64::INFINITY, -1.0] {
+            assert_eq!(MaxNorm::Fixed(wrong).check().unwrap_err().field(), "max_norm");
         }
     }
 }
