@@ -48,6 +48,39 @@ fn killed_at_any_round_it_resumes_to_the_same_bytes() -> Outcome {
     assert_same(&here.join("whole"), &here.join("broken"))
 }
 
+/// The kernels of each process that worked on a run.
+fn kernels_of_sessions(run: &Path) -> Outcome<Vec<String>> {
+    let text = fs::read_to_string(run.join("provenance.json"))?;
+    let sessions: Vec<serde_json::Value> = serde_json::from_str(&text)?;
+    sessions
+        .into_iter()
+        .map(|mut session| Ok(serde_json::from_value(session["kernels"].take())?))
+        .collect()
+}
+
+/// As if a run had been moved to a machine that can do more.
+#[test]
+fn begun_in_portable_code_it_resumes_with_vector_instructions_to_the_same_bytes() -> Outcome {
+    let here = folder("compare-moved")?;
+    let mlp = SMALL.map(|arg| if arg == "softmax" { "mlp:32" } else { arg });
+    succeeds(&here, &[&mlp, &["--out", "whole"][..]].concat())?;
+    let [fastest] = &kernels_of_sessions(&here.join("whole"))?[..] else {
+        return Err("expected one process".into());
+    };
+    let args = [&["compare"], &mlp[..], &["--out", "moved", "--quiet"]].concat();
+    let mut command = command(&here, &args);
+    let mut child = command.env("AGEWISE_KERNELS", "portable").stdout(Stdio::null()).spawn()?;
+    // In the middle of a run: nine have a header and twelve rounds each.
+    wait_for(&here.join("moved"), 40, &mut child)?;
+    child.kill()?;
+    child.wait()?;
+    let logged = logged(&here.join("moved"));
+    assert!(logged < 9 * 13, "{logged} lines: nothing is left to resume");
+    succeeds(&here, &["--resume", "moved"])?;
+    assert_eq!(kernels_of_sessions(&here.join("moved"))?, ["portable", fastest.as_str()]);
+    assert_same(&here.join("whole"), &here.join("moved"))
+}
+
 #[test]
 fn policies_that_remember_updates_resume_to_the_same_bytes() -> Outcome {
     let here = folder("compare-killed-field")?;
