@@ -3,7 +3,9 @@
 
 use crate::training::worlds::{Dir, experiment, field, small, trained};
 use agewise_experiment::run_dir::extend;
-use agewise_experiment::{Callbacks, Experiment, ExperimentParams, RoundLog, RunDir, RunId};
+use agewise_experiment::{
+    Callbacks, ClockParams, Experiment, ExperimentParams, RoundLog, RunDir, RunId,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counts the rounds that are played.
@@ -103,6 +105,44 @@ fn a_run_that_was_stopped_can_be_asked_for_more_too() {
             }
         }
     }
+}
+
+/// Clients that differ in speed and in their links, drop out, go offline and leave, and some that never report.
+fn timed(policies: &[&str]) -> ExperimentParams {
+    let mut params = trained(small(policies), |training| training.speeds = "lognormal:1".into());
+    params.clock =
+        Some(ClockParams { links: "lognormal:0.5@0.05,0.02".into(), ..ClockParams::default() });
+    params.world.availability = "on-off:8,1".to_string();
+    (params.world.dropout, params.world.failing) = (0.1, Some(0.1));
+    params.world.leave = 0.01;
+    params
+}
+
+/// Rounds that end by a clock; and none, so that clients are at work when a run ends, with the models that they were sent.
+#[test]
+fn runs_with_a_clock_can_be_asked_for_more() {
+    let rounds = timed(&["oldest-first/deadline:0.6", "random/over-select:1.5", "oort"]);
+    let no_rounds = timed(&["random/buffered:3", "age-herding/async", "oort/buffered:2"]);
+    for before in [rounds, no_rounds] {
+        for (after, rounds) in more(&before) {
+            assert_eq!(extended(&before, &after, None), rounds, "{after:?}");
+            extended(&before, &after, Some(9));
+        }
+    }
+}
+
+/// Without checkpoints the queue of clients at work is made again from the beginning.
+#[test]
+fn checkpoints_of_clients_at_work_may_be_removed() {
+    let before = timed(&["random/buffered:3", "age-herding/async"]);
+    let after = ExperimentParams { rounds: before.rounds + 4, ..before.clone() };
+    let (dir, at_once) = (Dir::new(&of(&before)), Dir::new(&of(&after)));
+    play(&dir, &of(&before));
+    play(&at_once, &of(&after));
+    dir.dir.remove("checkpoints").unwrap();
+    extend(&dir.dir, of(&after).params()).unwrap();
+    assert_eq!(play(&dir, &of(&after)), 4 * after.rounds);
+    assert_eq!(dir.files(), at_once.files());
 }
 
 /// A run that reached its target in an evaluation that only its end had asked for goes on, as it would have at once.
