@@ -25,7 +25,7 @@ impl Scale {
     fn position(self, value: f64) -> f64 {
         match self {
             Self::Linear => value,
-            Self::Log10 => value.log10(),
+            Self::Log10 => libm::log10(value),
         }
     }
 }
@@ -180,8 +180,10 @@ impl ResolvedAxis {
     /// Its ends and its scale, for the script of a page.
     pub(crate) fn for_script(&self) -> String {
         let scale = if self.scale == Scale::Log10 { "log" } else { "linear" };
-        // Fewer digits than there are: the last one may differ from machine to machine.
-        let rounded = |end: f64| format!("{end:.9e}").parse().unwrap_or(end);
+        // More digits would say nothing; the largest float would be rounded to infinity.
+        let rounded = |end: f64| {
+            format!("{end:.9e}").parse().ok().filter(|end: &f64| end.is_finite()).unwrap_or(end)
+        };
         format!("{} {} {scale}", rounded(self.low), rounded(self.high))
     }
 

@@ -223,7 +223,7 @@ pub(crate) fn space_markers(points: Vec<Point>) -> Vec<Point> {
     const DISTANCE: f64 = 12.0;
     let mut kept: Vec<Point> = Vec::new();
     for point in points {
-        let is_far = |last: &Point| (point.x - last.x).hypot(point.y - last.y) >= DISTANCE;
+        let is_far = |last: &Point| libm::hypot(point.x - last.x, point.y - last.y) >= DISTANCE;
         if kept.last().is_none_or(is_far) {
             kept.push(point);
         }

@@ -180,7 +180,7 @@ fn short(value: f64) -> String {
     if !value.is_finite() {
         return if value > 0.0 { "∞" } else { "-∞" }.to_owned();
     }
-    let digits = if value == 0.0 { 0.0 } else { value.abs().log10().floor() };
+    let digits = if value == 0.0 { 0.0 } else { libm::log10(value.abs()).floor() };
     let text = format!("{value:.0$}", (3.0 - digits).clamp(0.0, 9.0) as usize);
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -25,7 +25,7 @@
 //! can stand in one page. Colours, dashes, markers, sizes and spacing are in one module, `theme`,
 //! and the looks of pages in `page.css`.
 
-#![allow(clippy::disallowed_methods, reason = "what is drawn is rounded to a few digits")]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests have tolerances"))]
 #![forbid(unsafe_code)]
 
 mod axis;

@@ -41,7 +41,7 @@ impl RoundStep {
     /// The smallest such distance that is not below `size` (nor below one, for whole numbers).
     fn at_least(size: f64, integers_only: bool) -> Self {
         let size = if integers_only { size.max(1.0) } else { size };
-        let exponent = size.log10().floor() as i32;
+        let exponent = libm::log10(size).floor() as i32;
         let digit = [1.0, 2.0, 5.0].into_iter().find(|&digit| {
             let step = Self { digit, exponent };
             step.size() >= size * (1.0 - 1e-9)
@@ -61,9 +61,9 @@ impl RoundStep {
     fn multiple(&self, factor: f64) -> f64 {
         let whole = factor * self.digit;
         if self.exponent < 0 {
-            whole / 10_f64.powi(-self.exponent)
+            whole / power_of_ten(-self.exponent)
         } else {
-            whole * 10_f64.powi(self.exponent)
+            whole * power_of_ten(self.exponent)
         }
     }
 }
@@ -84,9 +84,9 @@ pub(crate) fn log_ticks(low: f64, high: f64, target: usize) -> Vec<f64> {
     let low = low.clamp(LOG_BOUNDS.0, LOG_BOUNDS.1);
     let high = high.clamp(LOG_BOUNDS.0, LOG_BOUNDS.1);
     let (low, high) = if high / low < 1.01 { (low / 2.0, high * 2.0) } else { (low, high) };
-    let first = (low.log10() + 1e-9).floor() as i32;
-    let last = (high.log10() - 1e-9).ceil() as i32;
-    if (high / low).log10() > FEW_DECADES || target < TARGET_WITHIN_DECADES {
+    let first = (libm::log10(low) + 1e-9).floor() as i32;
+    let last = (libm::log10(high) - 1e-9).ceil() as i32;
+    if libm::log10(high / low) > FEW_DECADES || target < TARGET_WITHIN_DECADES {
         let stride = (f64::from(last - first) / target.max(1) as f64).ceil().max(1.0) as i32;
         let start = first.div_euclid(stride) * stride;
         let end = -(-last).div_euclid(stride) * stride;
@@ -107,10 +107,10 @@ pub(crate) fn log_ticks(low: f64, high: f64, target: usize) -> Vec<f64> {
 /// Empty where they would crowd.
 pub(crate) fn minor_log_ticks(low: f64, high: f64) -> Vec<f64> {
     const MOST_DECADES_WITH_MINOR_LINES: f64 = 5.0;
-    if (high / low).log10() > MOST_DECADES_WITH_MINOR_LINES {
+    if libm::log10(high / low) > MOST_DECADES_WITH_MINOR_LINES {
         return Vec::new();
     }
-    let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+    let decades = libm::log10(low).floor() as i32..=libm::log10(high).ceil() as i32;
     decades
         .flat_map(|decade| (2..=9).map(move |digit| f64::from(digit) * power_of_ten(decade)))
         .filter(|&value| value > low && value < high)
@@ -119,7 +119,8 @@ pub(crate) fn minor_log_ticks(low: f64, high: f64) -> Vec<f64> {
 
 /// Ten to a whole power.
 pub(crate) fn power_of_ten(exponent: i32) -> f64 {
-    if exponent < 0 { 1.0 / 10_f64.powi(-exponent) } else { 10_f64.powi(exponent) }
+    let power = libm::pow(10.0, f64::from(exponent.abs()));
+    if exponent < 0 { 1.0 / power } else { power }
 }
 
 /// A factor taken out of large numbers, and its sign behind each of them.
@@ -141,7 +142,7 @@ pub(crate) fn linear_labels(ticks: &[f64]) -> Vec<String> {
     } else if (1e6..1e9).contains(&largest) {
         Unit { size: 1e6, suffix: "M" }
     } else {
-        return labels_with_power(ticks, largest.log10().floor() as i32);
+        return labels_with_power(ticks, libm::log10(largest).floor() as i32);
     };
     // Ticks close together but far from zero need their digits, not a unit.
     let unit = if decimals(ticks, unit.size) > 2 { PLAIN } else { unit };
@@ -170,7 +171,7 @@ fn labels_with_power(ticks: &[f64], exponent: i32) -> Vec<String> {
 /// Label of a tick of a logarithmic axis: `10⁻³`, `1`, `10`, `10²`; `0.2`, `50` or `2×10⁶` for
 /// what is between the powers of ten.
 pub(crate) fn log_label(tick: f64) -> String {
-    let exponent = (tick.log10() + 1e-9).floor() as i32;
+    let exponent = (libm::log10(tick) + 1e-9).floor() as i32;
     let digit = (tick / power_of_ten(exponent)).round();
     if digit > 1.0 {
         return if (-3..=3).contains(&exponent) {
@@ -189,7 +190,7 @@ pub(crate) fn log_label(tick: f64) -> String {
 /// Labels of all ticks of a logarithmic axis: where some are between the powers of ten, all are plain as far as people
 /// read that easily.
 pub(crate) fn log_labels(ticks: &[f64]) -> Vec<String> {
-    let exponent = |tick: f64| (tick.log10() + 1e-9).floor() as i32;
+    let exponent = |tick: f64| (libm::log10(tick) + 1e-9).floor() as i32;
     let is_power = |tick: &f64| (tick / power_of_ten(exponent(*tick))).round() <= 1.0;
     let has_others = !ticks.iter().all(is_power);
     let label = |&tick: &f64| match exponent(tick) {
@@ -245,6 +246,15 @@ fn ten_to_the(exponent: i32) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn powers_of_ten_are_exact_where_there_are_exact_ones() {
+        for exponent in 0..=22 {
+            let exact: f64 = format!("1e{exponent}").parse().unwrap();
+            assert_eq!(power_of_ten(exponent), exact, "10^{exponent}");
+            assert_eq!(libm::log10(exact), f64::from(exponent));
+        }
+    }
 
     fn is_sorted(ticks: &[f64]) -> bool {
         ticks.windows(2).all(|pair| pair[0] < pair[1])

@@ -7,7 +7,7 @@ pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_string();
     }
-    let magnitude = value.abs().log10().floor();
+    let magnitude = libm::log10(value.abs()).floor();
     if !(-5.0..9.0).contains(&magnitude) {
         return format!("{value:.3e}");
     }
@@ -33,7 +33,7 @@ pub fn with_half_width(value: f64, half_width: Option<f64>) -> String {
 
 /// Two significant digits: more would pretend to know the error better than anyone does.
 pub(crate) fn two_digits(value: f64) -> String {
-    let magnitude = value.abs().log10().floor();
+    let magnitude = libm::log10(value.abs()).floor();
     if !(-5.0..9.0).contains(&magnitude) {
         return format!("{value:.1e}");
     }
@@ -73,8 +73,8 @@ pub(crate) fn percent(estimate: Option<&Estimate>) -> String {
 /// Bytes, in the unit that leaves few digits.
 pub(crate) fn bytes(count: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB", "PB"];
-    let power = ((count.max(1.0).log10() / 3.0).floor() as usize).min(units.len() - 1);
-    let value = (100.0 * count / 1000f64.powi(power as i32)).round() / 100.0;
+    let power = ((libm::log10(count.max(1.0)) / 3.0).floor() as usize).min(units.len() - 1);
+    let value = (100.0 * count / libm::pow(1000.0, power as f64)).round() / 100.0;
     format!("{} {}", number(value), units[power])
 }
 

@@ -4,7 +4,7 @@
 //! the experiment trains, closed forms beside what was measured where the world is that of the theory, and who was
 //! reached where it is not. [`page`] puts one or several experiments of any kind into one page.
 
-#![allow(clippy::disallowed_methods, reason = "what is drawn is rounded to a few digits")]
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests have tolerances"))]
 #![forbid(unsafe_code)]
 
 mod clock;

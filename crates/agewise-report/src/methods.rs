@@ -224,7 +224,7 @@ impl ReportSection<'_> {
             methods.push(format!(
                 "With {seeds} seeds the interval of a median cannot promise 95%: it lies between the smallest and the \
                  largest run, which hold the true median in {:.0}% of all cases.",
-                100.0 * (1.0 - 0.5f64.powi(seeds as i32 - 1))
+                100.0 * (1.0 - libm::exp2(1.0 - seeds as f64))
             ));
         }
         if self.experiment().has_clock() {

@@ -91,7 +91,7 @@
     frame.append(...parts);
   }
 
-  /** Where the points of all series are now, for whoever reads them. */
+  /** Where the points of all series are now, for the cursor and the arrow keys. */
   function follow(plot, toX, toY) {
     const value = (position) => valueAt(plot.y0, position);
     plot.shown = Object.entries(plot.series).map(([name, { line, marks, band, color }]) => {

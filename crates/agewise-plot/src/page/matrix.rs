@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::table::begin_scroll;
 use crate::svg::escape;
 
 /// What a cell says about the name of its row against the name of its column.
@@ -93,14 +94,7 @@ impl Matrix {
     pub(crate) fn write_to(&self, html: &mut String, label: &str) {
         let size = if self.names.len() > MOST_LEVEL { " large" } else { "" };
         _ = writeln!(html, "<div class=\"table matrix{size}\">");
-        if !self.caption.trim().is_empty() {
-            _ = writeln!(html, r#"<p class="caption">{}</p>"#, escape(&self.caption));
-        }
-        let label = escape(label);
-        _ = writeln!(
-            html,
-            r#"<div class="scroll" role="region" tabindex="0" aria-label="{label}">"#
-        );
+        begin_scroll(html, &self.caption, label);
         html.push_str("<table>\n<thead>\n<tr><th scope=\"col\">row against column</th>");
         for name in &self.names {
             _ = write!(html, r#"<th scope="col"><span>{}</span></th>"#, escape(name));

@@ -96,15 +96,7 @@ impl Table {
             return;
         }
         html.push_str("<div class=\"table\">\n");
-        // Not a caption element: that would be as wide as the table and scroll out of sight.
-        if !self.caption.trim().is_empty() {
-            _ = writeln!(html, r#"<p class="caption">{}</p>"#, escape(&self.caption));
-        }
-        let label = escape(label);
-        _ = writeln!(
-            html,
-            r#"<div class="scroll" role="region" tabindex="0" aria-label="{label}">"#
-        );
+        begin_scroll(html, &self.caption, label);
         html.push_str("<table>\n");
         html.push_str("<thead>\n<tr>");
         for column in &self.columns {
@@ -142,6 +134,16 @@ fn class_attribute(classes: &[(bool, &str)]) -> String {
     let names: Vec<&str> =
         classes.iter().filter(|(applies, _)| *applies).map(|(_, name)| *name).collect();
     if names.is_empty() { String::new() } else { format!(r#" class="{}""#, names.join(" ")) }
+}
+
+/// Writes a caption, if there is one, and begins the frame under a label in which a table scrolls sideways.
+pub(super) fn begin_scroll(html: &mut String, caption: &str, label: &str) {
+    // Not a caption element: that would be as wide as the table and scroll out of sight.
+    if !caption.trim().is_empty() {
+        _ = writeln!(html, r#"<p class="caption">{}</p>"#, escape(caption));
+    }
+    let label = escape(label);
+    _ = writeln!(html, r#"<div class="scroll" role="region" tabindex="0" aria-label="{label}">"#);
 }
 
 #[cfg(test)]
