@@ -3,6 +3,7 @@
 use super::data::DataDir;
 use super::web_browser::opener;
 use super::{Failure, print, print_json};
+use agewise_experiment::run_dir::processor;
 use agewise_train::data::{CATALOGUE, CatalogueEntry, DATA_VARIABLE};
 use clap::Args;
 use serde::Serialize;
@@ -196,11 +197,4 @@ impl Findings {
         }
         text
     }
-}
-
-/// What the system calls its processor, where it says so.
-fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_string())
 }

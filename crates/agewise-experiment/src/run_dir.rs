@@ -7,9 +7,9 @@
 //! | `log/VARIANT-SEED.jsonl`           | everything that is known of a run but its model; it stays                     |
 //! | `checkpoints/VARIANT-SEED-N.safetensors` | the last two states of a training run, the last one when it has ended |
 //! | `models/VARIANT.safetensors`       | the last model of each variant under the first seed                           |
-//! | `timing.csv`, `provenance.json`    | how long rounds took; where, when and with what. Only these differ from machine to machine |
+//! | `timing.csv`, `provenance.json`    | how long rounds took; where, when and with what. Only these differ from run to run |
 //! | `*.csv`, `summary.json`, `tensorboard/` | tables that follow from the logs                                         |
-//! | `figures/`, `report.html`          | written by `agewise-report`                                                   |
+//! | `figures/`, `report.html`          | written by `agewise-report`; PNG pictures may differ from machine to machine  |
 
 mod config;
 mod csv;
@@ -23,6 +23,7 @@ mod timing;
 
 pub use config::config_text;
 pub use extend::extend;
+pub use provenance::processor;
 pub use timing::MeanTimes;
 
 pub(crate) use provenance::Provenance;

@@ -77,11 +77,28 @@ impl<'a> Provenance<'a> {
     }
 }
 
-/// What the system calls its processor, where it says so.
-fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_string())
+/// What the system calls its processor, where it says so, with the numbers that tell its kind: `AMD EPYC (family 26,
+/// model 2, stepping 1)`. Virtual machines hide the rest of the name.
+pub fn processor() -> Option<String> {
+    describe(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
+fn describe(cpuinfo: &str) -> Option<String> {
+    let field = |name: &str| {
+        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.trim() == name).map(|(_, value)| value.trim())
+    };
+    let name = field("model name")?;
+    let numbers = [("family", "cpu family"), ("model", "model"), ("stepping", "stepping")];
+    let numbers: Vec<String> = numbers
+        .iter()
+        .filter_map(|&(shown, name)| Some(format!("{shown} {}", field(name)?)))
+        .collect();
+    Some(if numbers.is_empty() {
+        name.to_string()
+    } else {
+        format!("{name} ({})", numbers.join(", "))
+    })
 }
 
 fn host() -> Option<String> {
@@ -127,6 +144,15 @@ mod tests {
         ] {
             assert_eq!(utc(Duration::from_secs(seconds)), expected);
         }
+    }
+
+    #[test]
+    fn a_processor_has_a_name_and_numbers() {
+        let amd = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n\
+                   stepping\t: 1\n\nprocessor\t: 1\nmodel\t\t: 3\n";
+        assert_eq!(describe(amd).unwrap(), "AMD EPYC (family 26, model 2, stepping 1)");
+        assert_eq!(describe("model name\t: A processor: fast\n").unwrap(), "A processor: fast");
+        assert_eq!(describe("processor\t: 0\n"), None);
     }
 
     #[test]
