@@ -1,7 +1,8 @@
 //! Plays the seeds of every target, and a few thousand seeded mutations of it.
 
 use agewise_core::{Draws, Seed, Stream};
-use agewise_fuzz::TARGETS;
+use agewise_fuzz::{TARGETS, is_read, npy_of, npz_of, small_model};
+use agewise_train::checkpoint::Checkpoint;
 use std::fs;
 use std::path::Path;
 
@@ -26,6 +27,23 @@ fn the_seeds_break_nothing() {
                 ));
             }
         }
+    }
+}
+
+/// A target that refuses everything would search nothing.
+#[test]
+fn the_first_seeds_can_be_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    let seed = |name: &str| fs::read(folder.join(name)).unwrap();
+    assert!(is_read(&seed("csv/classes"), Some("who")));
+    assert!(is_read(&seed("csv/numbers"), None));
+    assert!(is_read(&seed("npz/stored"), Some("client")));
+    assert!(is_read(&seed("npz/deflated"), None));
+    let (samples, names) = (npy_of("<f4", "2", &[0; 8]), seed("npy/names"));
+    let archive = npz_of([("x", &samples), ("y", &names), ("client", &names)]);
+    assert!(is_read(&archive, Some("client")));
+    for name in ["checkpoint/model", "checkpoint/checkpoint"] {
+        Checkpoint::decode(&seed(name), small_model().tensors()).unwrap();
     }
 }
 

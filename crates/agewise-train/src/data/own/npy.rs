@@ -61,8 +61,9 @@ impl Array {
         let sides = shape.split(',').map(str::trim).filter(|side| !side.is_empty());
         let shape: Vec<usize> =
             sides.map(|side| side.parse().map_err(|_| damaged())).collect::<Result<_, _>>()?;
-        let claimed = shape.iter().try_fold(width, |size, &side| size.checked_mul(side));
-        if claimed != Some(bytes.len()) {
+        // Entries of no width take no bytes, however many there are: their number must not overflow either.
+        let count = shape.iter().try_fold(1usize, |count, &side| count.checked_mul(side));
+        if count.and_then(|count| count.checked_mul(width)) != Some(bytes.len()) {
             let expected = format!("{shape:?} entries of {width} bytes, as its header says");
             return Err(FormatError::new(format!("an array of {} bytes", bytes.len()), expected));
         }

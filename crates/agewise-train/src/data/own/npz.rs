@@ -95,6 +95,13 @@ impl Archive<'_> {
         client: Option<&str>,
     ) -> Result<Parsed, FormatError> {
         let array = self.array(samples)?;
+        let (shape, channels_first) = shape_of(&array.shape).ok_or_else(|| {
+            let found = format!("array {samples} of {:?}", array.shape);
+            let expected = "(samples, features), (samples, rows, columns) or (samples, rows, columns, channels)";
+            FormatError::new(found, expected)
+        })?;
+        let values = values(&array, samples, shape, channels_first)?;
+        // No more than the archive has bytes: each sample has a number at least. Labels and names may have none.
         let count = array.rows();
         let one_for_each = |name: &str| {
             let column = self.array(name)?;
@@ -110,12 +117,6 @@ impl Archive<'_> {
             None => Column::Texts(label.texts()),
         };
         let clients = client.map(|name| Ok(one_for_each(name)?.texts())).transpose()?;
-        let (shape, channels_first) = shape_of(&array.shape).ok_or_else(|| {
-            let found = format!("array {samples} of {:?}", array.shape);
-            let expected = "(samples, features), (samples, rows, columns) or (samples, rows, columns, channels)";
-            FormatError::new(found, expected)
-        })?;
-        let values = values(&array, samples, shape, channels_first)?;
         let (path, feature_names, rows) = (path.to_path_buf(), Vec::new(), Rows::Places);
         Ok(Parsed { path, shape, values, feature_names, labels, clients, rows })
     }

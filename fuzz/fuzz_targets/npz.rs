@@ -1,0 +1,6 @@
+//! Searches with [`agewise_fuzz::npz`].
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| agewise_fuzz::npz(bytes));
