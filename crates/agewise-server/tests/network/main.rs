@@ -17,6 +17,7 @@ mod trial;
 mod audits;
 mod end_to_end;
 mod faults;
+mod own_aggregation;
 mod resuming;
 mod selfish;
 mod verified;
