@@ -66,7 +66,7 @@ pub(crate) fn serve(
         return Err(agewise_core::Error::new("listen", listen, expected).into());
     }
     let shown = Arc::new(Shown { dir, folders, name, last: Mutex::new(None) });
-    // What cannot be drawn at all is said before anybody looks.
+    // A run that cannot be drawn at all is an error before the page is served.
     shown.draw(String::new())?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

@@ -1,5 +1,7 @@
 //! The `agewise` command.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -110,7 +110,7 @@ class WorkflowSelection(Strategy):
 
 
 class _Only(SimpleClientManager):
-    """A client manager that knows the cohort, and gives all of it whoever asks."""
+    """A client manager that knows the cohort, and samples all of it, whatever is asked for."""
 
     def __init__(self, clients: Mapping[str, Any]) -> None:
         super().__init__()

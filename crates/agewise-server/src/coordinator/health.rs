@@ -59,8 +59,8 @@ impl Health {
     pub(crate) fn stops_the_run(&self, state: State) -> Vec<String> {
         let mut why = Vec::new();
         let silence = self.silence();
-        let patience = if state == State::Aggregating { LONG_STALL } else { STALL };
-        if silence > patience {
+        let stall_timeout = if state == State::Aggregating { LONG_STALL } else { STALL };
+        if silence > stall_timeout {
             why.push(format!("the round loop has not responded for {} s", silence.as_secs()));
         }
         let signs = self.0.lock();

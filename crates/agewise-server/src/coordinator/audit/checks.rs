@@ -21,7 +21,7 @@ impl Replay {
         let PastClient { enrolled, first_waiting, settings, .. } = self.clients[client as usize];
         let config = self.config(settings);
         let age = (enrolled as i64).saturating_sub(first_waiting);
-        let first = &self.first_ages[settings.min(self.first_ages.len() - 1)];
+        let first = &self.initial_ages[settings.min(self.initial_ages.len() - 1)];
         let ratio = config.params.round.clients as f64 / config.params.round.cohort as f64;
         let right = match first.get(client as usize) {
             _ if first.is_empty() => age == 0,

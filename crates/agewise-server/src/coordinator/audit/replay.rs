@@ -36,8 +36,8 @@ pub(super) struct Replay {
     pub(super) run: Vec<u8>,
     /// The settings, by number; at least one.
     pub(super) configs: Vec<CoordinatorConfig>,
-    /// The first ages under each of them.
-    pub(super) first_ages: Vec<Vec<u64>>,
+    /// The initial ages under each of them.
+    pub(super) initial_ages: Vec<Vec<u64>>,
     /// Which of them was calibrated last, and how.
     pub(super) calibrator: Option<(usize, Calibrator)>,
     pub(super) clients: Vec<PastClient>,
@@ -79,7 +79,7 @@ impl Replay {
     ) -> Result<Self, CoordinatorError> {
         let clients = ledger.past_clients()?;
         let counts = Counts { clients: clients.len() as u64, ..Counts::default() };
-        let first_ages = configs.iter().map(initial_ages).collect::<agewise_core::Result<_>>()?;
+        let initial_ages = configs.iter().map(initial_ages).collect::<agewise_core::Result<_>>()?;
         let revoked = (0..).zip(&clients);
         let revoked = revoked.filter_map(|(client, row)| Some((row.revoked_from?, client)));
         let mut departures: Vec<(u64, u32)> = revoked.collect();
@@ -87,7 +87,7 @@ impl Replay {
         let mut replay = Self {
             run: run.to_vec(),
             configs,
-            first_ages,
+            initial_ages,
             calibrator: None,
             samples: vec![0; clients.len()],
             clients,
