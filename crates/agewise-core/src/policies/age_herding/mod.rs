@@ -15,13 +15,9 @@
 //! clustered sampling want cohorts that represent everyone too, and do not know how long a client has waited.
 //!
 //! A client without a sketch counts as the mean. While fewer than half of all clients have one, the policy is
-//! `oldest-first`, unless it may ask clients without a sketch for that of one step under the present model:
-//!
-//! - `probe=1` asks everyone before the first round. With the answers the whole first schedule is planned; its steady state,
-//!   which a stationary start is to begin with, is a balanced schedule.
-//! - `probe=W`, 2 or more, asks before each round those of the W m oldest that have no sketch yet, and plans the next W
-//!   rounds with them until half of all clients are known. A client that is asked and then selected has the model already,
-//!   so only those that are asked for a later round cost a download of their own.
+//! `oldest-first`, unless it may ask: with `probe`, clients without a sketch are asked for that of one step under the present
+//! model, before the first round. With the answers the whole first schedule is planned; its steady state, which a
+//! stationary start is to begin with, is a balanced schedule.
 //!
 //! The bound: no client waits longer than `bound` rounds. Of the clients who must be taken within the next k rounds, at most
 //! (k - 1) m can be left to the rounds after this one; the others are taken now, the oldest first, whatever k it is that
@@ -75,10 +71,7 @@ pub(super) const ENTRY: PolicyEntry = PolicyEntry {
         ),
         ("slack", "with ahead=1: candidates are the slack * m oldest clients, 1 or more (2)"),
         ("bound", "the most rounds that a client waits, at least n/m (1.5 n/m)"),
-        (
-            "probe",
-            "clients without a sketch are asked for one: 0 never, 1 all before the first round, 2 or more so many times m of the oldest before each round (1)",
-        ),
+        ("probe", "1: clients without a sketch are asked for one before the first round (1)"),
         ("by_size", "1: sums are weighted by data size, for weights by data size (0)"),
     ],
     needs_options: false,
@@ -93,7 +86,7 @@ struct AgeHerding {
     punctual: f64,
     slack: f64,
     bound: u64,
-    probe: u32,
+    probes: bool,
     by_size: bool,
     /// For the time before there are sketches.
     oldest_first: Box<dyn Policy>,
@@ -122,10 +115,8 @@ impl AgeHerding {
                 &format!("nothing, as it counts with {when} only"),
             ));
         }
-        let probe = whole_option(spec, "probe", 0, MOST_AHEAD)?.unwrap_or(1);
-        if ahead == 1 && probe > 1 {
-            return Err(spec.wrong("probe", probe, "0 or 1 with ahead=1, which plans no rounds"));
-        }
+        let switch =
+            |option: &str, usual| Ok(whole_option(spec, option, 0, 1)?.unwrap_or(usual) == 1);
         Ok(Self {
             spec: spec.clone(),
             // There is nothing to plan beyond one turn of every client.
@@ -133,8 +124,8 @@ impl AgeHerding {
             punctual: number_option(spec, "punctual", 0.1, 0.0, 1e6)?,
             slack: number_option(spec, "slack", 2.0, 1.0, 1e9)?,
             bound: bound as u64,
-            probe,
-            by_size: whole_option(spec, "by_size", 0, 1)?.unwrap_or(0) == 1,
+            probes: switch("probe", 1)?,
+            by_size: switch("by_size", 0)?,
             oldest_first: policies::build(&PolicySpec::named("oldest-first"), setting)?,
         })
     }
@@ -175,22 +166,16 @@ impl AgeHerding {
         due.min(m) as usize
     }
 
-    /// The rounds that are planned while few clients are known: those of whose clients sketches are asked for.
-    fn window(&self) -> Option<usize> {
-        (self.probe > 1).then_some(self.ahead.min(self.probe as usize))
-    }
-
-    /// A cohort of the next rounds, planned together.
-    fn herd(&self, round: &Round<'_>, ahead: usize) -> Vec<u32> {
+    fn herd(&self, round: &Round<'_>) -> Vec<u32> {
         let m = round.setting().cohort() as usize;
-        let rounds = if ahead == 1 { self.slack } else { ahead as f64 };
+        let rounds = if self.ahead == 1 { self.slack } else { self.ahead as f64 };
         let candidates = Self::oldest(round, (rounds * m as f64).ceil() as usize);
         if candidates.len() <= m {
             return candidates;
         }
         let due = self.due(round);
         let mean = Centred::mean(round, |client| self.weight(round, client));
-        if ahead == 1 {
+        if self.ahead == 1 {
             return self.greedily(round, &candidates, due, &mean);
         }
         let interval = round.setting().interval();
@@ -262,11 +247,9 @@ fn parts(candidates: usize, m: usize, largest: usize) -> impl Iterator<Item = Ve
 impl Policy for AgeHerding {
     fn select(&mut self, round: &Round<'_>) -> Vec<Pick> {
         if Self::can_herd(round) {
-            return into_picks(self.herd(round, self.ahead));
-        }
-        match self.window() {
-            Some(ahead) => into_picks(self.herd(round, ahead)),
-            None => self.oldest_first.select(round),
+            into_picks(self.herd(round))
+        } else {
+            self.oldest_first.select(round)
         }
     }
 
@@ -312,17 +295,10 @@ impl Policy for AgeHerding {
     }
 
     fn probes(&self, round: &Round<'_>) -> Vec<Probe> {
-        let unknown = match (self.probe, self.window()) {
-            (0, _) => return Vec::new(),
-            (_, None) => unknown_at_the_start(round),
-            (_, Some(ahead)) => {
-                let mut soon = Self::oldest(round, ahead * round.setting().cohort() as usize);
-                soon.retain(|&client| round.reports().sketch(client).is_none());
-                soon.sort_unstable();
-                soon
-            }
-        };
-        Probe::all(ProbeKind::UpdateStep, unknown)
+        if !self.probes {
+            return Vec::new();
+        }
+        Probe::all(ProbeKind::UpdateStep, unknown_at_the_start(round))
     }
 
     /// What is planned follows from n/m; a bound that was given can be too low for more clients.

@@ -266,38 +266,6 @@ fn who_has_no_sketch_is_asked_before_the_first_round_only() {
 }
 
 #[test]
-fn those_who_come_soon_are_asked_before_each_round() {
-    // 40 clients of two kinds that cancel each other, of which none is known; 4 of them train per round.
-    let setting = SettingParams::new(40, 4, 10).check().unwrap();
-    let spec = "age-herding(probe=3)".parse().unwrap();
-    let mut selector = Selector::new(&spec, setting, Seed(4), Start::Stationary).unwrap();
-    let sketch = |client: u32| vec![if client.is_multiple_of(2) { 1.0f32 } else { -1.0 }, 0.2];
-    let sketches: Vec<Vec<f32>> = (0..40).map(sketch).collect();
-    let report =
-        |client: u32| Report { sketch: Some(&sketches[client as usize]), ..Report::plain(client) };
-    let mut asked = [0; 40];
-    for round in 0..30 {
-        let probes = selector.probes(Availability::Everyone).unwrap();
-        assert_eq!(
-            probes.len(),
-            [12, 4][usize::from(round > 0)] * usize::from(round < 8),
-            "{round}"
-        );
-        probes.iter().for_each(|probe| asked[probe.client as usize] += 1);
-        let answers: Vec<Report<'_>> = probes.iter().map(|probe| report(probe.client)).collect();
-        selector.observe(&answers).unwrap();
-        let chosen = selector.select(Availability::Everyone).unwrap().clients;
-        let even = chosen.iter().filter(|&&client| client % 2 == 0).count();
-        // In the first rounds twelve clients are all there is to choose from, and more of one kind may be among them.
-        assert!(even == 2 || (round < 3 && (1..=3).contains(&even)), "round {round}: {even}");
-        assert!(round > 7 || chosen.iter().all(|&client| asked[client as usize] == 1));
-        let reports: Vec<Report<'_>> = chosen.iter().map(|&client| report(client)).collect();
-        selector.finish(&reports).unwrap();
-    }
-    assert_eq!(asked, [1; 40], "everyone once");
-}
-
-#[test]
 fn who_is_away_is_not_chosen_and_few_are_all_taken() {
     for policy in ["age-herding", "age-herding(ahead=1)"] {
         let setup = of_two_kinds(20, 6).without(&[0, 1, 2, 3, 10]);
@@ -361,9 +329,7 @@ fn options_out_of_range_are_named() {
         ("ahead=0", "ahead"),
         ("ahead=129", "ahead"),
         ("punctual=-1", "punctual"),
-        ("probe=129", "probe"),
-        ("probe=1.5", "probe"),
-        ("ahead=1,probe=2", "probe"),
+        ("probe=2", "probe"),
         ("by_size=0.5", "by_size"),
     ] {
         let spec = format!("age-herding({options})").parse().unwrap();
