@@ -1,5 +1,6 @@
 //! `agewise config`: an example of a configuration, its JSON schema, a check of a file, and the reference page.
 
+use super::config_coordinator;
 use super::config_keys::{Holds, KEYS, Key, TABLES};
 use super::data::DataDir;
 use super::experiment::Kind;
@@ -27,7 +28,11 @@ enum ConfigCommand {
         kind: ExampleKind,
     },
     /// Print the JSON schema of the configuration, for editors
-    Schema,
+    Schema {
+        /// Of what: an experiment (compare and simulate), or a coordinator
+        #[arg(value_enum, default_value = "experiment")]
+        kind: SchemaKind,
+    },
     /// Check a file: of an experiment or of a deployment
     Check {
         /// The file
@@ -44,19 +49,27 @@ enum ConfigCommand {
 enum ExampleKind {
     Compare,
     Simulate,
+    Coordinator,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum SchemaKind {
+    Experiment,
+    Coordinator,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &ConfigArgs) -> Result<(), Failure> {
     match &args.command {
-        ConfigCommand::Example { kind } => {
-            let kind = match kind {
-                ExampleKind::Compare => Kind::Compare,
-                ExampleKind::Simulate => Kind::Simulate,
-            };
-            print(&example(&kind.defaults())?)
+        ConfigCommand::Example { kind } => match kind {
+            ExampleKind::Compare => print(&example(&Kind::Compare.defaults())?),
+            ExampleKind::Simulate => print(&example(&Kind::Simulate.defaults())?),
+            ExampleKind::Coordinator => print(config_coordinator::TEMPLATE),
+        },
+        ConfigCommand::Schema { kind: SchemaKind::Experiment } => print_json(&schema()?),
+        ConfigCommand::Schema { kind: SchemaKind::Coordinator } => {
+            print_json(&config_coordinator::schema()?)
         }
-        ConfigCommand::Schema => print_json(&schema()?),
         ConfigCommand::Check { file, place } => check(file, &place.folders()),
         ConfigCommand::Reference => print(&reference()?),
     }
@@ -205,6 +218,7 @@ fn reference() -> Result<String, Failure> {
          This page is written by `agewise config reference`.\n\
          `agewise config example` prints a complete file, `agewise config schema` a JSON schema for\n\
          editors, and `agewise config check FILE` says what is wrong with a file.\n\
+         The keys of a [deployment](#every-key-of-a-deployment) follow those of an experiment.\n\
          A file need not say everything: what is absent has its default, and flags override the file.\n",
     );
     for (table, about) in TABLES {
@@ -231,7 +245,7 @@ fn reference() -> Result<String, Failure> {
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }
-    Ok(text)
+    Ok(text + &config_coordinator::reference()?)
 }
 
 fn words(holds: Holds) -> String {

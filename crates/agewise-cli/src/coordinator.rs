@@ -1,6 +1,7 @@
 //! `agewise coordinator`: a run over the network.
 
 use super::admin::{EnrollArgs, ListArgs, ReinstateArgs, RevokeArgs, RollbackArgs};
+use super::config_coordinator::TEMPLATE;
 use super::data::DataDir;
 use super::network::{LogArgs, block_on, read, told_to_stop, warn_of_altered};
 use super::table::prose;
@@ -30,9 +31,6 @@ Examples:
   agewise coordinator revoke swarm-00003 \\
     --config try/coordinator.toml
   agewise audit try/state";
-
-/// The commented example, with every setting at its default but for TLS.
-const TEMPLATE: &str = include_str!("coordinator.toml");
 
 #[derive(Debug, Args)]
 #[command(

@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::process::Command;
 
 #[derive(Debug, Args)]
 #[command(
@@ -39,7 +40,44 @@ struct Findings {
     data_sets: Vec<DataSet>,
     runs_folder: Folder,
     opens_pages_with: Option<String>,
+    python: Option<Python>,
     missing: Vec<String>,
+}
+
+/// Asks for versions without importing what they belong to, which would take seconds.
+const PYTHON_SCRIPT: &str = "import importlib.metadata as m, platform
+def version(name):
+    try: return m.version(name)
+    except m.PackageNotFoundError: return ''
+print(platform.python_version(), version('agewise'), version('flwr'), sep='\\n')";
+
+/// The Python that comes first on the path, and what of ours it has.
+#[derive(Debug, Serialize)]
+struct Python {
+    version: String,
+    agewise: Option<String>,
+    flower: Option<String>,
+}
+
+impl Python {
+    fn look() -> Option<Self> {
+        let output = Command::new("python3").args(["-c", PYTHON_SCRIPT]).output().ok()?;
+        let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+        let mut lines =
+            text.lines().map(|line| Some(line.to_string()).filter(|line| !line.is_empty()));
+        let version = lines.next()??;
+        Some(Self { version, agewise: lines.next()?, flower: lines.next()? })
+    }
+
+    fn words(&self) -> String {
+        let package = |name: &str, version: &Option<String>| match version {
+            Some(version) => format!("{name} {version}"),
+            None => format!("no {name}"),
+        };
+        let (agewise, flower) =
+            (package("agewise", &self.agewise), package("Flower", &self.flower));
+        format!("{}, with {agewise} and {flower}", self.version)
+    }
 }
 
 /// A folder, and whether it is there and can be written to.
@@ -153,6 +191,7 @@ impl Findings {
             data_sets,
             runs_folder,
             opens_pages_with,
+            python: Python::look(),
             missing,
         })
     }
@@ -178,6 +217,8 @@ impl Findings {
         );
         let opener = self.opens_pages_with.as_deref().unwrap_or("nothing found");
         let _ = writeln!(text, "pages:     opened with {opener}");
+        let python = self.python.as_ref().map_or("not found".to_string(), Python::words);
+        let _ = writeln!(text, "python:    {python}");
         text += "data folders, in this order:\n";
         for folder in &self.data_folders {
             let _ = writeln!(text, "  {} ({})", folder.path.display(), folder.words());

@@ -9,6 +9,7 @@ mod clock_args;
 mod compare;
 mod completions;
 mod config;
+mod config_coordinator;
 mod config_keys;
 mod coordinator;
 mod data;

@@ -35,9 +35,26 @@ fn the_doctor_says_what_is_there_and_what_is_missing() -> Outcome {
     let found: Value = serde_json::from_slice(&nowhere.stdout)?;
     assert_eq!(found["kernels"], "portable");
     assert!(found["threads"].as_u64() > Some(0));
+    assert_eq!(found["python"], Value::Null, "there is none on an empty path");
     let missing = found["missing"].to_string();
     assert!(missing.contains("report --open"), "{missing}");
     assert!(found["data_folders"][0]["path"].as_str().is_some_and(|path| path.ends_with("data")));
+    // A program that answers as Python does.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let programs = folder("doctor-programs")?;
+        let python = programs.join("python3");
+        fs::write(&python, "#!/bin/sh\nprintf '3.12.1\\n0.2.0\\n\\n'\n")?;
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755))?;
+        let found = Command::new(env!("CARGO_BIN_EXE_agewise"))
+            .current_dir(&here)
+            .arg("doctor")
+            .env("PATH", &programs)
+            .output()?;
+        let found = String::from_utf8(found.stdout)?;
+        assert!(found.contains("3.12.1, with agewise 0.2.0 and no Flower"), "{found}");
+    }
     // It looks and changes nothing.
     assert_eq!(fs::read_dir(&here)?.count(), 0);
     Ok(())
@@ -66,6 +83,10 @@ fn the_example_can_be_played_and_mistakes_are_named() -> Outcome {
     assert_eq!(agewise(&here, &["config", "check", "nowhere.toml"])?.status.code(), Some(2));
     let schema: Value = serde_json::from_str(&text(&here, &["config", "schema"])?)?;
     assert_eq!(schema["properties"]["clients"]["type"], "integer");
+    assert_eq!(schema["properties"]["clock"]["properties"]["power"]["type"], "number");
+    let schema = text(&here, &["config", "schema", "coordinator"])?;
+    let schema: Value = serde_json::from_str(&schema)?;
+    assert_eq!(schema["properties"]["round"]["properties"]["cohort"]["type"], "integer");
     Ok(())
 }
 
@@ -73,6 +94,8 @@ fn the_example_can_be_played_and_mistakes_are_named() -> Outcome {
 fn a_deployment_is_checked_as_one() -> Outcome {
     let here = folder("config-deployment")?;
     text(&here, &["coordinator", "init", "run"])?;
+    let example = text(&here, &["config", "example", "coordinator"])?;
+    assert_eq!(example, fs::read_to_string(here.join("run/coordinator.toml"))?);
     let checked = text(&here, &["config", "check", "run/coordinator.toml"])?;
     assert!(checked.contains("a deployment"), "{checked}");
     Ok(())
