@@ -49,8 +49,13 @@ async function faultsOfPolicy(openFile) {
   ]) {
     const file = join(folder, 'changed.html');
     writeFileSync(file, page);
-    const found = await openFile(file)({}, async (page) => ((await sign(page)) ? [`${what} is run`] : []));
-    const isRefused = found.some((fault) => fault.includes('Content Security Policy'));
+    const isRefusal = (fault) => fault.includes('Content Security Policy');
+    const found = await openFile(file)({}, async (page, seen) => {
+      // The message may come after the page; a browser that never sends it is found out below.
+      for (let wait = 0; wait < 50 && !seen.some(isRefusal); wait += 1) await page.waitForTimeout(100);
+      return (await sign(page)) ? [`${what} is run`] : [];
+    });
+    const isRefused = found.some(isRefusal);
     faults.push(...found.filter((fault) => fault.endsWith('is run')));
     if (!isRefused) faults.push(`${what} is not refused by the policy of the page`);
   }

@@ -1,6 +1,7 @@
 // Watches a run that is shown while it goes on: `node check-serve.mjs URL COMMAND...`.
 // The command makes the run go on. Exit code 0: all is well; 1: it is not; 2: bad arguments.
 import { spawnSync } from 'node:child_process';
+import { runAxe } from './reading-check.mjs';
 import { launch } from './report-check.mjs';
 
 const [address, program, ...args] = process.argv.slice(2);
@@ -42,13 +43,17 @@ try {
   if (seen.parts === 0 || seen.figures === 0) faults.push('the new report has no figures');
   if (seen.shown > 0) faults.push(`${name} was clicked away, and is back after the run went on`);
   if ((await page.locator('#tools').count()) !== 1) faults.push('the tools are not there once');
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme });
+    faults.push(...(await runAxe(page)).map((fault) => `${colorScheme}: ${fault}`));
+  }
 } catch (error) {
   faults.push(error.message.split('\n')[0]);
 } finally {
   await browser?.close();
 }
 faults.forEach((fault) => console.error(`${address}: ${fault}`));
-if (faults.length === 0) console.log(`${address}: follows the run`);
+if (faults.length === 0) console.log(`${address}: follows the run, and axe-core finds nothing`);
 process.exitCode = faults.length === 0 ? 0 : 1;
 
 /** The program may have been started a moment ago. */

@@ -22,7 +22,8 @@ export async function faultsInReading(open) {
   return faults;
 }
 
-async function runAxe(page) {
+/** What axe-core finds on a page, everything unfolded. */
+export async function runAxe(page) {
   // What is folded away is read, too.
   await page.evaluate(() => document.querySelectorAll('details').forEach((details) => (details.open = true)));
   await page.evaluate(AXE);

@@ -51,10 +51,15 @@ export async function faultsOf(browser, report, expectedFigures, screenshotPrefi
     faultsInPrint(await page.pdf({ format: 'A4' })),
   );
   faults.push(...found.map((fault) => `print: ${fault}`));
+  // Paper is white, whatever the screen was before.
+  const ofDark = await faultsOnPage(browser, report, { viewport: null, colorScheme: 'dark' }, async (page) =>
+    faultsInPrint(await page.pdf({ format: 'A4' })).concat(await faultsInPrintedColours(page)),
+  );
+  faults.push(...ofDark.map((fault) => `print after the dark: ${fault}`));
   return faults;
 }
 
-/** Opens the report afresh; returns what `inspect` finds and every error and request until then. */
+/** Opens the report afresh; returns what `inspect` finds, which is told what was seen so far, and every error and request. */
 export async function faultsOnPage(browser, report, options, inspect) {
   const address = pathToFileURL(report).href;
   // Offline, a request is still seen here, but a broken report reaches nobody.
@@ -65,7 +70,7 @@ export async function faultsOnPage(browser, report, options, inspect) {
     watch(page, address, faults);
     // Idle rather than loaded: what a script asks for later counts, too.
     await page.goto(address, { waitUntil: 'networkidle' });
-    faults.push(...(await inspect(page)));
+    faults.push(...(await inspect(page, faults)));
     return faults;
   } finally {
     await context.close();
@@ -150,6 +155,19 @@ function faultsOfLinks(report, links) {
     return target.protocol === 'file:' && existsSync(fileURLToPath(target));
   };
   return links.filter((link) => !leadsSomewhere(link)).map((link) => `link to a file that is not there: ${link}`);
+}
+
+/** A dark page would be printed as a black sheet, or as pale letters on white. */
+async function faultsInPrintedColours(page) {
+  await page.emulateMedia({ media: 'print' });
+  const [ground, ink] = await page.evaluate(() => {
+    const { backgroundColor, color } = getComputedStyle(document.body);
+    // What has no ground of its own is printed on paper.
+    const isClear = /, 0\)$/.test(backgroundColor);
+    const sum = (text) => text.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
+    return [isClear ? 765 : sum(backgroundColor), sum(color)];
+  });
+  return ground > 700 && ink < 300 ? [] : [`ground ${ground} and text ${ink} of 765`];
 }
 
 /** Chromium writes page and font objects uncompressed, so no PDF reader is needed to count them. */

@@ -28,6 +28,10 @@ const BROKEN = [
   [SOUND.replace('#one', '#two'), 'link that leads nowhere: <a href="#two">'],
   [`${SOUND}<a href="rounds.csv">rounds</a>`, 'link to a file that is not there: rounds.csv'],
   [`${SOUND}<a href="https://localhost/">elsewhere</a>`, 'link to a file that is not there: https:'],
+  [
+    `${SOUND}<style>@media (prefers-color-scheme: dark) { body { background: #111111; color: #eeeeee } }</style>`,
+    'print after the dark: ground 51',
+  ],
   [`${SOUND}<style>@media print { body { display: none } }</style>`, 'the PDF is empty'],
 ];
 

@@ -119,7 +119,7 @@ impl ReportSection<'_> {
         }
         columns.extend([
             ("E[X] s", "mean_interval_seconds", number as NumberText),
-            ("Var[X] s²", "var_interval_seconds", number),
+            ("Var[X] s²", "var_interval_seconds", variance),
             ("longest wait s", "longest_wait_seconds", number),
             ("Jain of work", "jain_client_seconds", two_decimals),
         ]);
@@ -210,4 +210,8 @@ fn share(share: f64) -> String {
 
 fn two_decimals(index: f64) -> String {
     format!("{index:.2}")
+}
+/// A variance in seconds squared; what is left of equal intervals after rounding is 0.
+fn variance(value: f64) -> String {
+    number(if value < 1e-12 { 0.0 } else { value })
 }
