@@ -45,3 +45,8 @@ mod extending {}
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+
+/// The program of the repository's README, run as a test; only tests of a repository see it.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod front {}

@@ -238,3 +238,40 @@ fn cargo_run_has_one_program() -> Outcome {
     assert_eq!(programs.map(|target| &target["name"]).collect::<Vec<_>>(), ["agewise"]);
     Ok(())
 }
+
+/// The badges of the README are pictures of our own: they say what the manifests say.
+#[test]
+fn badges_say_what_the_manifests_say() -> Outcome {
+    let value = |path: &str, key: &str| -> Outcome<String> {
+        let manifest = fs::read_to_string(root().join(path))?;
+        let line = manifest.lines().find(|line| line.split('=').next().map(str::trim) == Some(key));
+        let quoted = line.and_then(|line| line.split('"').nth(1)).ok_or("no such key")?;
+        Ok(quoted.to_string())
+    };
+    let rust = value("Cargo.toml", "rust-version")?;
+    let python = value("python/pyproject.toml", "requires-python")?;
+    let licence = value("Cargo.toml", "license")?.replace(" OR ", " or ");
+    for (badge, said) in [
+        ("licence", format!("licence: {licence}")),
+        ("rust", format!("Rust: {rust} or newer")),
+        ("python", format!("Python: {} or newer", python.trim_start_matches(">="))),
+    ] {
+        let picture = fs::read_to_string(root().join(format!("docs/figures/badge-{badge}.svg")))?;
+        assert!(picture.contains(&format!(">{said}</title>")), "{badge}: {said}");
+        let (_, text) = said.split_once(": ").ok_or("no colon")?;
+        assert!(picture.contains(&format!(">{text}</text>")), "{badge}: {text}");
+    }
+    Ok(())
+}
+
+/// The README stays a face: at most 150 lines, and everything else is a link.
+#[test]
+fn the_readme_is_short() -> Outcome {
+    let readme = fs::read_to_string(root().join("README.md"))?;
+    let lines = readme.lines().count();
+    assert!(lines <= 150, "{lines} lines");
+    for command in ["cargo run --release -- compare", "cargo test --workspace --locked"] {
+        assert!(readme.contains(command), "{command}");
+    }
+    Ok(())
+}
