@@ -156,7 +156,7 @@ pub(crate) const KEYS: &[Key] = &[
         "availability",
         Text,
         "",
-        "When clients can be reached: always, bernoulli:P, on-off:UP,DOWN or diurnal:PERIOD,DEPTH.",
+        "When clients can be reached: always, bernoulli:P, on-off:UP,DOWN, diurnal:PERIOD,DEPTH or more-data-first:LEAST, in rounds; with a clock also in seconds (bernoulli:P,600s; on-off:3600s,600s; diurnal:86400s,DEPTH), and slow-less:LEAST.",
     ),
     key("world", "dropout", Number, "", "The probability that a selected client never reports."),
     key(
