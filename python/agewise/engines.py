@@ -13,7 +13,6 @@ import queue
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from multiprocessing.connection import Connection
@@ -23,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from agewise.checks import shown
+from agewise.shared_models import Model, SharedModels, shared_memory
 from agewise.task import GuardedTask, Parameters
 
 #: How often a client is trained again after its worker process has ended.
@@ -34,7 +34,9 @@ Scores = tuple[int, float, list[int], list[int]]
 
 
 class Engine(Protocol):
-    """Calls a task from many threads at once."""
+    """Calls a task from many threads at once. Models come with a number of their own: the same
+    number is the same model.
+    """
 
     task: GuardedTask
     #: How many calls there can be at a time; None if that is for the caller to say.
@@ -45,16 +47,16 @@ class Engine(Protocol):
         ...
 
     def train(
-        self, client: int, parameters: Parameters, round: int, seed: int, one_step: bool
+        self, client: int, model: Model, round: int, seed: int, one_step: bool
     ) -> tuple[Parameters, int, int, float, float]:
         """Trains a client."""
         ...
 
-    def evaluate(self, parameters: Parameters) -> Scores:
+    def evaluate(self, model: Model) -> Scores:
         """Evaluates a model."""
         ...
 
-    def client_loss(self, client: int, parameters: Parameters) -> float:
+    def client_loss(self, client: int, model: Model) -> float:
         """The loss of a client."""
         ...
 
@@ -95,20 +97,23 @@ class ThreadEngine:
         with self._turn:
             return self.task.initial(seed)
 
-    def train(self, *job: Any) -> tuple[Parameters, int, int, float, float]:
+    def train(
+        self, client: int, model: Model, round: int, seed: int, one_step: bool
+    ) -> tuple[Parameters, int, int, float, float]:
         """Trains a client."""
         with self._turn:
-            return self.task.train(*job)
+            # Here and below: the task may change what it is given, and keep it.
+            return self.task.train(client, model[1].copy(), round, seed, one_step)
 
-    def evaluate(self, parameters: Parameters) -> Scores:
+    def evaluate(self, model: Model) -> Scores:
         """Evaluates a model."""
         with self._turn:
-            return self.task.evaluate(parameters)
+            return self.task.evaluate(model[1].copy())
 
-    def client_loss(self, client: int, parameters: Parameters) -> float:
+    def client_loss(self, client: int, model: Model) -> float:
         """The loss of a client."""
         with self._turn:
-            return self.task.client_loss(client, parameters)
+            return self.task.client_loss(client, model[1].copy())
 
     def activity(self) -> dict[str, str]:
         """Nothing that is not said for the runs: these are their threads."""
@@ -153,24 +158,24 @@ class Pool:
         return self.task.initial(seed)
 
     def train(
-        self, client: int, parameters: Parameters, round: int, seed: int, one_step: bool
+        self, client: int, model: Model, round: int, seed: int, one_step: bool
     ) -> tuple[Parameters, int, int, float, float]:
         """Trains a client."""
-        job = ("train", parameters, client, round, seed, one_step)
+        job = ("train", model, client, round, seed, one_step)
         trained: tuple[Parameters, int, int, float, float] = self._call(
             f"training client {client} in round {round}", *job
         )
         return trained
 
-    def evaluate(self, parameters: Parameters) -> Scores:
+    def evaluate(self, model: Model) -> Scores:
         """Evaluates a model."""
-        found: Scores = self._call("evaluating", "evaluate", parameters)
+        found: Scores = self._call("evaluating", "evaluate", model)
         return found
 
-    def client_loss(self, client: int, parameters: Parameters) -> float:
+    def client_loss(self, client: int, model: Model) -> float:
         """The loss of a client."""
         what = f"evaluating client {client}"
-        return float(self._call(what, "client_loss", parameters, client))
+        return float(self._call(what, "client_loss", model, client))
 
     def activity(self) -> dict[str, str]:
         """What each worker does at the moment."""
@@ -226,36 +231,47 @@ class ProcessEngine(Pool):
             )
         super().__init__(task, workers)
         self._start = start_message(task)
+        # Each call that is under way needs one model.
+        self._models = SharedModels(workers, task.parameters)
 
     def _begin(self) -> Worker:
-        return Worker(self._start, self.task.parameters, self.workers or 1)
+        return Worker(self._start, self._models, self.workers or 1)
+
+    def close(self) -> None:
+        """Ends all workers."""
+        super().close()
+        self._models.close()
 
 
 class Worker:
-    """A process with a copy of the task, and memory that it shares with this one."""
+    """A process with a copy of the task, and memory that it shares with this one: for the models
+    that it is sent, which all workers share, and for what it makes of them.
+    """
 
-    def __init__(self, start: bytes, parameters: int, workers: int) -> None:
-        size = 2 * 4 * parameters
-        memory = _shared_memory(size)
+    def __init__(self, start: bytes, models: SharedModels, workers: int) -> None:
+        self._models = models
+        memory = shared_memory(4 * models.parameters)
         ours, theirs = socket.socketpair()
         threads = str(max(1, (os.cpu_count() or 1) // workers))
         libraries = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         environment = dict.fromkeys(libraries, threads) | dict(os.environ)
         environment |= {"PYTHONPATH": path, WORKER: "1"}
-        descriptors = [theirs.fileno(), memory]
+        descriptors = [theirs.fileno(), models.memory, memory]
         self._process = subprocess.Popen(
             # Without the current folder in front of all others.
-            [sys.executable, "-P", "-m", "agewise.worker", *map(str, descriptors)],
+            [
+                *[sys.executable, "-P", "-m", "agewise.worker"],
+                *map(str, [*descriptors, models.parameters]),
+            ],
             pass_fds=descriptors,
             stdin=subprocess.DEVNULL,
             env=environment,
         )
         self.name = f"worker process {self._process.pid}"
         theirs.close()
-        block = np.frombuffer(mmap.mmap(memory, size), dtype=np.float32).reshape(2, parameters)
+        self._after = np.frombuffer(mmap.mmap(memory, 4 * models.parameters), dtype=np.float32)
         os.close(memory)
-        self._before, self._after = block
         self._connection = Connection(ours.detach())
         try:
             self._connection.send_bytes(start)
@@ -264,14 +280,14 @@ class Worker:
             self.end()
             raise
 
-    def call(self, method: str, parameters: Parameters, *arguments: Any) -> Any:
-        """The result of a method of the task for parameters."""
-        self._before[:] = parameters
-        try:
-            self._connection.send((method, arguments))
-        except OSError:
-            raise WorkerEndedError from None
-        result = self._answer()
+    def call(self, method: str, model: Model, *arguments: Any) -> Any:
+        """The result of a method of the task for a model."""
+        with self._models.place_of(model) as place:
+            try:
+                self._connection.send((method, place, arguments))
+            except OSError:
+                raise WorkerEndedError from None
+            result = self._answer()
         return (self._after.copy(), *result) if method == "train" else result
 
     def _answer(self) -> Any:
@@ -314,14 +330,3 @@ def start_message(task: GuardedTask) -> bytes:
     needs_main = pickler is pickle and b"__main__" in pickled
     main = getattr(sys.modules["__main__"], "__file__", None) if needs_main else None
     return pickle.dumps((main, pickled))
-
-
-def _shared_memory(size: int) -> int:
-    """The descriptor of memory without a name, which is gone when the last process has ended."""
-    if hasattr(os, "memfd_create"):
-        memory: int = os.memfd_create("agewise")
-    else:
-        with tempfile.TemporaryFile() as file:
-            memory = os.dup(file.fileno())
-    os.truncate(memory, size)
-    return memory

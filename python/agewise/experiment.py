@@ -35,7 +35,8 @@ PARAMS = tuple(
     "calibrate backoff sizes availability dropout failing join leave label client test holdout "
     "ignore features loss pixels partition speeds model local_work batch learning_rate decay "
     "offset momentum weight_decay proximal augment eval_every eval_from targets stop_at_target "
-    "skew bound rule trim clip_norm full_reports server".split()
+    "skew bound rule trim clip_norm full_reports server links schedule unit power "
+    "link_power".split()
 )
 
 #: The progress callback of a simulation: the number of rounds finished since the last call.
@@ -119,6 +120,11 @@ def compare(
     clip_norm: float | None = None,
     full_reports: int | None = None,
     server: Mapping[str, Any] | None = None,
+    links: str | None = None,
+    schedule: str | None = None,
+    unit: str | None = None,
+    power: float | None = None,
+    link_power: float | None = None,
     out: str | PathLike[str] | None = None,
     force: bool = False,
     data_folder: str | PathLike[str] | None = None,
@@ -142,7 +148,7 @@ def compare(
     the comparison, and is raised with its traceback; :func:`resume_run` continues before the round
     in which it was raised.
 
-    docs/python.md has a table of all arguments; those from ``clients`` to ``server`` are keys
+    docs/python.md has a table of all arguments; those from ``clients`` to ``link_power`` are keys
     of configuration files (docs/compare.md). With ``preset``, arguments that are not given are
     those of the preset. The run is saved in ``out`` (the default is a new folder in ``runs``), with
     the same bytes as by the command. A folder that exists is an error without ``force=True``.

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 from agewise.engines import PlaceLostError, Pool, WorkerEndedError, result_of, start_message
+from agewise.shared_models import Model
 from agewise.task import GuardedTask, Parameters
 from agewise.worker import answer, load
 
@@ -35,11 +36,12 @@ class RayEngine(Pool):
         super().__init__(task, workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
         self._start = ray.put(start_message(task))
         self._places = self.workers or 1
+        self._models = PutModels(self._places)
         self._lock = threading.Lock()
 
     def _begin(self) -> Actor:
         while True:
-            actor = Actor(self._start)
+            actor = Actor(self._start, self._models)
             if actor.is_ready(START_TIMEOUT):
                 return actor
             actor.end()
@@ -51,10 +53,33 @@ class RayEngine(Pool):
             warnings.warn("no CPU of the Ray cluster is free; waiting for one", stacklevel=2)
 
 
+class PutModels:
+    """The models that were put into the store of the cluster last: one that many clients train from
+    is put there once, and each machine fetches it once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._references: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def reference(self, model: Model) -> Any:
+        """What actors are passed for a model."""
+        number, parameters = model
+        with self._lock:
+            # Those that were used last are at the end.
+            known = self._references.pop(number, None)
+            self._references[number] = ray.put(parameters) if known is None else known
+            if len(self._references) > self._most:
+                del self._references[next(iter(self._references))]
+            return self._references[number]
+
+
 class Actor:
     """A process of the cluster with a copy of the task."""
 
-    def __init__(self, start: Any) -> None:
+    def __init__(self, start: Any, models: PutModels) -> None:
+        self._models = models
         self._handle = _REMOTE.remote(start)
         self._about = self._handle.about.remote()
         self.name = "Ray actor"
@@ -69,9 +94,9 @@ class Actor:
             result_of(self.name, None, error, trace)
         return bool(ready)
 
-    def call(self, method: str, parameters: Parameters, *arguments: Any) -> Any:
-        """The result of a method of the task for parameters."""
-        called = self._handle.call.remote(method, parameters, arguments)
+    def call(self, method: str, model: Model, *arguments: Any) -> Any:
+        """The result of a method of the task for a model."""
+        called = self._handle.call.remote(method, self._models.reference(model), arguments)
         return result_of(self.name, *self._get(called))
 
     def _get(self, reference: Any) -> Any:

@@ -6,8 +6,10 @@ import mmap
 import multiprocessing.spawn
 import os
 import pickle
+import select
 import signal
 import sys
+import threading
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,7 +23,9 @@ def main() -> None:
     """Serves the process that holds the other end of the connection until that is closed."""
     # Ctrl-C is for the process that started this one, which ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection, memory = Connection(int(sys.argv[1])), int(sys.argv[2])
+    socket, shared, own, parameters = map(int, sys.argv[1:])
+    connection = Connection(socket)
+    threading.Thread(target=end_with, args=(socket,), daemon=True).start()
     try:
         start = connection.recv_bytes()
         try:
@@ -29,13 +33,13 @@ def main() -> None:
         except Exception as error:
             connection.send((None, *sendable(error)))
             return
-        block = mmap.mmap(memory, os.fstat(memory).st_size)
-        before, after = np.frombuffer(block, dtype=np.float32).reshape(2, -1)
+        models = np.frombuffer(memory(shared, mmap.PROT_READ), np.float32).reshape(-1, parameters)
+        after = np.frombuffer(memory(own, mmap.PROT_READ | mmap.PROT_WRITE), np.float32)
         connection.send((None, None, ""))
         while True:
-            method, arguments = connection.recv()
+            method, place, arguments = connection.recv()
             # The task may change what it is given, and keep it.
-            result, problem, trace = answer(task, method, before.copy(), arguments)
+            result, problem, trace = answer(task, method, models[place].copy(), arguments)
             if method == "train" and problem is None:
                 update, *result = result
                 after[:] = update
@@ -43,6 +47,21 @@ def main() -> None:
     except (EOFError, OSError):
         # The other process has ended.
         return
+
+
+def end_with(socket: int) -> None:
+    """Ends this process when the other end of a socket is closed: when the process that started it
+    is killed, a client may be trained here whose update is of no use any more.
+    """
+    waiting = select.poll()
+    waiting.register(socket, 0)
+    waiting.poll()
+    os._exit(1)
+
+
+def memory(descriptor: int, access: int) -> mmap.mmap:
+    """Memory that is shared with other processes."""
+    return mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=access)
 
 
 def load(start: bytes) -> GuardedTask:

@@ -4,7 +4,7 @@
 //! of flags, keys of files and types of Rust.
 
 use crate::experiment::TABLES;
-use agewise::experiment::{ExperimentError, ExperimentParams, RunDirError};
+use agewise::experiment::{ClockParams, ExperimentError, ExperimentParams, RunDirError};
 use agewise::report::ReportError;
 use agewise::selection::Error;
 use agewise::train::aggregation::AggregationParams;
@@ -24,7 +24,7 @@ pub(crate) const EXPERIMENT: Names = &[("dataset", "data"), ("policy", "policies
 pub(crate) const TRAINING: Names = &[("images", "data"), ("learning_rate", "lr")];
 
 /// Keys of tables that are written only where they are given.
-const UNWRITTEN: [(&str, &str); 8] = [
+const UNWRITTEN: [(&str, &str); 10] = [
     ("world", "failing"),
     ("training", "label"),
     ("training", "client"),
@@ -33,6 +33,8 @@ const UNWRITTEN: [(&str, &str); 8] = [
     ("training", "ignore"),
     ("training", "features"),
     ("training", "loss"),
+    ("clock", "power"),
+    ("clock", "link_power"),
 ];
 
 /// Words of the command, each with what Python has instead.
@@ -156,6 +158,11 @@ pub(crate) fn data(error: DataError, name: &str, folder: &str) -> PyErr {
 pub(crate) fn read_params(json: &str, base: &ExperimentParams) -> Result<ExperimentParams, PyErr> {
     let given: Map<String, Value> = read(json, &[])?;
     let mut params = serde_json::to_value(base).map_err(bad_input)?;
+    // A clock runs where it was asked for, and any of its arguments starts it. There is none without training.
+    let starts = base.training.is_some() && base.clock.is_none();
+    if starts {
+        params["clock"] = serde_json::to_value(ClockParams::default()).map_err(bad_input)?;
+    }
     // Written only where they are given.
     for (table, key) in UNWRITTEN {
         if let Some(table) = params[table].as_object_mut() {
@@ -173,6 +180,9 @@ pub(crate) fn read_params(json: &str, base: &ExperimentParams) -> Result<Experim
     };
     known.extend(keys(&params).into_iter().filter(|key| !TABLES.contains(&key.as_str())));
     known.extend(TABLES.iter().flat_map(|table| keys(&params[*table])));
+    if starts && !keys(&params["clock"]).iter().any(|key| given.contains_key(key)) {
+        params["clock"] = Value::Null;
+    }
     for (key, value) in given {
         let table = TABLES.iter().find(|table| params[**table].get(&key).is_some());
         match table {

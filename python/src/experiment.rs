@@ -23,7 +23,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 /// The tables of parameters whose keys are arguments in Python, without the name of the table.
-pub(crate) const TABLES: [&str; 3] = ["world", "training", "aggregation"];
+pub(crate) const TABLES: [&str; 4] = ["world", "training", "aggregation", "clock"];
 
 /// The names of all presets, each with its description and its parameters as JSON, flat as [`Job::new`] takes them.
 #[pyfunction]

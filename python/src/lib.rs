@@ -20,6 +20,7 @@ mod own_policy;
 mod own_task;
 mod raised;
 mod selector;
+mod sent_models;
 mod sketch;
 mod trainer;
 mod work;

@@ -4,14 +4,14 @@
 //! `agewise.engines` decides in which thread or process they are called.
 
 use crate::raised::Raised;
+use crate::sent_models::SentModels;
 use agewise::selection::{Draws, Error, Result, Seed, Stream};
 use agewise::train::local::LocalReport;
 use agewise::train::model::Tensor;
 use agewise::train::task::{Amount, PartitionKey, TaskDescription, TrainJob};
 use agewise::train::{Evaluation, Metric, Task};
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use numpy::{PyArrayMethods, PyReadonlyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,7 @@ pub(crate) struct PythonTask {
     description: TaskDescription,
     tensors: Vec<(String, Vec<usize>)>,
     sketched: Range<usize>,
+    sent: SentModels,
     raised: Arc<Raised>,
     /// Whether a client is being trained twice, or was.
     repeated: AtomicBool,
@@ -41,6 +42,8 @@ impl PythonTask {
         let about = engine.getattr("task")?;
         let parameters = about.getattr("parameters")?.extract()?;
         let (begin, end): (usize, usize) = about.getattr("sketch_range")?.extract()?;
+        let workers: Option<usize> = engine.getattr("workers")?.extract()?;
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let metric: String = about.getattr("metric")?.extract()?;
         Ok(Self {
             parameters,
@@ -53,6 +56,7 @@ impl PythonTask {
             },
             tensors: about.getattr("tensors")?.extract()?,
             sketched: begin..end,
+            sent: SentModels::new(workers.unwrap_or_else(cores)),
             engine: engine.clone().unbind(),
             raised: Arc::clone(raised),
             repeated: AtomicBool::new(false),
@@ -64,12 +68,10 @@ impl PythonTask {
     fn call<T>(
         &self,
         name: &str,
-        arguments: impl FnOnce(Python<'_>) -> PyResult<Bound<'_, PyTuple>>,
-        read: impl FnOnce(Bound<'_, PyAny>) -> PyResult<T>,
+        call: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
     ) -> Result<T> {
         self.check()?;
-        let called =
-            Python::attach(|py| read(self.engine.bind(py).call_method1(name, arguments(py)?)?));
+        let called = Python::attach(|py| call(self.engine.bind(py)));
         called.map_err(|exception| self.raised.keep(name, exception))
     }
 
@@ -78,24 +80,21 @@ impl PythonTask {
         let one_step = amount == Amount::OneStep;
         // 32 bits are what all libraries take as a seed.
         let seed = Draws::new(key.seed, SEEDS, round).of(u64::from(client)).bits() >> 32;
-        let before = &*parameters;
-        let (update, report) = self.call(
-            "train",
-            |py| {
-                let before = PyArray1::from_slice(py, before);
-                (client, before, round, seed, one_step).into_pyobject(py)
-            },
-            |trained| {
-                let (update, steps, samples, loss, mean_square) =
-                    trained.extract::<(PyReadonlyArray1<'_, f32>, u64, u64, f64, f64)>()?;
-                Ok((update.to_vec()?, LocalReport { steps, samples, loss, mean_square }))
-            },
-        )?;
-        if update.len() != parameters.len() {
+        let (length, report) = self.call("train", |engine| {
+            let model = self.sent.of(engine.py(), parameters)?;
+            let trained = engine.call_method1("train", (client, model, round, seed, one_step))?;
+            let (update, steps, samples, loss, mean_square) =
+                trained.extract::<(PyReadonlyArray1<'_, f32>, u64, u64, f64, f64)>()?;
+            let update = update.as_slice()?;
+            if update.len() == parameters.len() {
+                parameters.copy_from_slice(update);
+            }
+            Ok((update.len(), LocalReport { steps, samples, loss, mean_square }))
+        })?;
+        if length != parameters.len() {
             let expected = format!("{} numbers", parameters.len());
-            return Err(Error::new(format!("update of client {client}"), update.len(), expected));
+            return Err(Error::new(format!("update of client {client}"), length, expected));
         }
-        parameters.copy_from_slice(&update);
         Ok(report)
     }
 }
@@ -106,11 +105,10 @@ impl Task for PythonTask {
     }
 
     fn initial(&self, seed: Seed) -> Result<Vec<f32>> {
-        self.call(
-            "initial",
-            |py| (seed.0,).into_pyobject(py),
-            |found| Ok(found.extract::<PyReadonlyArray1<'_, f32>>()?.to_vec()?),
-        )
+        self.call("initial", |engine| {
+            let found = engine.call_method1("initial", (seed.0,))?;
+            Ok(found.extract::<PyReadonlyArray1<'_, f32>>()?.to_vec()?)
+        })
     }
 
     fn sizes(&self, key: PartitionKey) -> Result<Vec<u64>> {
@@ -137,22 +135,19 @@ impl Task for PythonTask {
     }
 
     fn evaluate(&self, parameters: &[f32], _piece: usize) -> Result<Evaluation> {
-        self.call(
-            "evaluate",
-            |py| (PyArray1::from_slice(py, parameters),).into_pyobject(py),
-            |found| {
-                let (samples, loss_sum, class_samples, class_correct) = found.extract()?;
-                Ok(Evaluation { samples, loss_sum, class_samples, class_correct })
-            },
-        )
+        self.call("evaluate", |engine| {
+            let model = self.sent.of(engine.py(), parameters)?;
+            let found = engine.call_method1("evaluate", (model,))?.extract()?;
+            let (samples, loss_sum, class_samples, class_correct) = found;
+            Ok(Evaluation { samples, loss_sum, class_samples, class_correct })
+        })
     }
 
     fn client_loss(&self, _key: PartitionKey, client: u32, parameters: &[f32]) -> Result<f64> {
-        self.call(
-            "client_loss",
-            |py| (client, PyArray1::from_slice(py, parameters)).into_pyobject(py),
-            |found| found.extract(),
-        )
+        self.call("client_loss", |engine| {
+            let model = self.sent.of(engine.py(), parameters)?;
+            engine.call_method1("client_loss", (client, model))?.extract()
+        })
     }
 
     fn sketch_range(&self) -> Range<usize> {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,23 @@ class Dying(Lines):
         return super().train(client, parameters, round, seed)
 
 
+class Held(Lines):
+    """Says in a folder which processes train in some round, and keeps them there while that folder
+    exists.
+    """
+
+    def __init__(self, folder: Path, round: int = 2) -> None:
+        super().__init__()
+        self.folder = folder
+        self.round = round
+
+    def train(self, client: Any, parameters: NDArray[np.float32], round: int, seed: int) -> Any:
+        while round == self.round and self.folder.exists():
+            (self.folder / str(os.getpid())).touch()
+            time.sleep(0.05)
+        return super().train(client, parameters, round, seed)
+
+
 class Wrong(Lines):
     """Returns something wrong for one client in one round."""
 
@@ -174,7 +192,10 @@ class Mean:
 
 
 if __name__ == "__main__":
-    # A comparison in a process that its own task kills.
+    # A comparison in a process that its own task kills, or that is killed while its workers train.
     import agewise
 
-    agewise.compare(task=Dying([Path(sys.argv[2])]), out=sys.argv[1], threads=1, **ASKED)
+    out, given, engine = sys.argv[1:]
+    task = Dying([Path(given)]) if engine == "threads" else Held(Path(given))
+    threads = 1 if engine == "threads" else 2
+    agewise.compare(task=task, out=out, engine=engine, threads=threads, **ASKED)

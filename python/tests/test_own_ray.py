@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from own_tasks import ASKED, Dying, Lines, Raising
 from test_own_policy import same_bytes
+from test_own_task import killed_while_workers_train
 
 import agewise
 
@@ -67,6 +68,33 @@ def test_an_actor_that_dies_is_replaced(cluster: Any, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"Ray actor .* while training client \d+ in round 2"):
         agewise.compare(task=Dying(files), out=tmp_path / "ray", engine="ray", **ASKED)
     same_bytes(tmp_path / "threads", tmp_path / "ray")
+
+
+def test_actors_end_with_a_killed_driver(cluster: Any, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    agewise.compare(task=Lines(), out=whole, **ASKED)
+    paths = {"PYTHONPATH": str(Path(__file__).parent), "RAY_ADDRESS": cluster.address}
+    killed_while_workers_train("ray", cut, tmp_path / "held", **paths)
+    agewise.resume_run(cut, task=Lines(), engine="ray", progress=False)
+    same_bytes(whole, cut)
+
+
+def test_a_model_is_put_once_for_all_clients_of_a_round(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put: list[Any] = []
+    ray_put = ray.put
+
+    def noting(value: Any) -> Any:
+        put.append(value)
+        return ray_put(value)
+
+    monkeypatch.setattr(ray, "put", noting)
+    asked = ASKED | {"policies": ["random"], "seeds": 1}
+    agewise.compare(task=Lines(), out=tmp_path / "ray", engine="ray", **asked)
+    models = [value.tobytes() for value in put if isinstance(value, np.ndarray)]
+    # Those of five rounds, and the last one, which is evaluated only.
+    assert len(models) == len(set(models)) == 6
 
 
 def test_a_machine_that_leaves_costs_its_clients_only(

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,8 @@ from own_tasks import ASKED, Classes, Dying, Lines, Mean, Noisy, Raising, Wrong
 from test_own_policy import HighestLoss, same_bytes
 
 import agewise
-from agewise.engines import ProcessEngine, WorkerEndedError
+from agewise.engines import ProcessEngine, ThreadEngine, WorkerEndedError
+from agewise.shared_models import Model, SharedModels
 from agewise.task import GuardedTask
 
 ENGINES = ["threads", "processes"]
@@ -67,12 +69,78 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     whole, cut, file = tmp_path / "whole", tmp_path / "cut", tmp_path / "once"
     agewise.compare(task=Lines(), out=whole, **ASKED)
     file.touch()
-    command = [sys.executable, own_tasks.__file__, str(cut), str(file)]
+    command = [sys.executable, own_tasks.__file__, str(cut), str(file), "threads"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not agewise.read_run(cut, task=Lines()).finished
     agewise.resume_run(cut, task=Lines(), progress=False)
     same_bytes(whole, cut)
+
+
+def killed_while_workers_train(engine: str, out: Path, folder: Path, **environment: str) -> None:
+    """Kills a comparison in the middle of a round, and waits until its workers have ended too."""
+    folder.mkdir()
+    program = subprocess.Popen(
+        [sys.executable, own_tasks.__file__, str(out), str(folder), engine],
+        env=os.environ | environment,
+    )
+    try:
+        wait_until(lambda: len(list(folder.iterdir())) == 2, "two workers that train")
+        workers = {int(file.name) for file in folder.iterdir()}
+        assert program.pid not in workers
+    finally:
+        program.kill()
+        assert program.wait() == -signal.SIGKILL
+    # They are in the middle of a call that would never end.
+    wait_until(lambda: not any(is_alive(pid) for pid in workers), "the end of the workers")
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Waits, at most so long that something must be wrong."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, or at least one that is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
+    whole, cut, folder = tmp_path / "whole", tmp_path / "cut", tmp_path / "held"
+    agewise.compare(task=Lines(), out=whole, **ASKED)
+    killed_while_workers_train("processes", cut, folder)
+    assert not agewise.read_run(cut, task=Lines()).finished
+    agewise.resume_run(cut, task=Lines(), engine="processes", threads=2, progress=False)
+    same_bytes(whole, cut)
+
+
+@pytest.mark.parametrize("schedule", ["deadline:0.6", "buffered:2"])
+def test_a_task_under_a_clock(schedule: str, tmp_path: Path) -> None:
+    """Threads, processes, and a run that was interrupted give the same bytes."""
+    clock = {"speeds": "phones", "links": "lognormal:1", "schedule": schedule, "power": 2.0}
+    asked = ASKED | clock
+    whole, file = tmp_path / "whole", tmp_path / "file"
+    found = agewise.compare(task=Lines(), out=whole, **asked)
+    assert found["random"].mean("seconds") and found["random"].mean("joules")
+    wasted = found["random"].mean("share_wasted")
+    assert wasted is not None and (wasted > 0) == (schedule == "deadline:0.6")
+    for engine in ENGINES:
+        file.touch()
+        run = {"out": tmp_path / engine, "engine": engine, "threads": 2}
+        with pytest.raises(LookupError, match="no data of client-"):
+            agewise.compare(task=Raising(file), **run, **asked)
+        assert not agewise.read_run(tmp_path / engine, task=Lines()).finished
+        agewise.resume_run(
+            tmp_path / engine, task=Lines(), engine=engine, threads=2, progress=False
+        )
+        same_bytes(whole, tmp_path / engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -198,6 +266,12 @@ def test_tasks_are_checked(task: Any, message: str, tmp_path: Path) -> None:
         ({"clients": 13}, "clients = 13: expected at most 12, the clients of the task"),
         ({"engine": "gpu"}, "engine = 'gpu': expected 'threads', 'processes' or 'ray'"),
         ({"task": None, "engine": "processes"}, "engine = 'processes': expected 'threads' without"),
+        ({"schedule": "deadline"}, "schedule = deadline: expected"),
+        ({"links": "fast"}, "links = fast: expected"),
+        ({"unit": "hours"}, "unit = hours: expected"),
+        ({"power": "3 W"}, "power = .*3 W.*: expected a number"),
+        ({"power": -1}, r"power = -1(\.0)?: expected watts"),
+        ({"link_power": 1.0}, "link_power = 1(.0)?: expected power beside it"),
         ({"policies": "random"}, "policies = 'random': expected a list of policies"),
         ({"aggregate": 3}, "aggregate = 3: expected the text of a rule, or a class"),
         ({"aggregate": "avrage"}, "avrage"),
@@ -315,15 +389,58 @@ GUARD
 
 def test_workers_end_with_their_engine() -> None:
     engine = ProcessEngine(GuardedTask(Lines(), 0), 1)
-    job = (3, np.zeros(3, dtype=np.float32), 0, 7, False)
+    model = (1, np.zeros(3, dtype=np.float32))
+    job = (3, model, 0, 7, False)
     first = engine.train(*job)
     [worker] = engine._running
     again = engine.train(*job)
     assert (first[0] == again[0]).all() and first[1:] == again[1:]
-    assert engine.client_loss(3, np.zeros(3, dtype=np.float32)) > 0
+    assert engine.client_loss(3, model) > 0
     engine.close()
     with pytest.raises(WorkerEndedError):
-        worker.call("evaluate", np.zeros(3, dtype=np.float32))
+        worker.call("evaluate", model)
+
+
+def test_a_model_is_written_once_for_all_workers() -> None:
+    shared = SharedModels(2, 3)
+    one, two, three = ((number, np.full(3, number, dtype=np.float32)) for number in (1, 2, 3))
+    place_of = shared.place_of
+    with place_of(one) as first, place_of(one) as again, place_of(two) as other:
+        assert first == again != other
+        assert shared._rows[first].tolist() == [1] * 3 and shared._rows[other].tolist() == [2] * 3
+    # The one that was used last stays, and what is in use is never overwritten.
+    with place_of(two) as second, place_of(three) as third:
+        assert (second, third) == (other, first)
+        assert shared._rows[third].tolist() == [3] * 3
+    # A number says what it is: nobody compares or copies again.
+    with place_of((3, np.zeros(3, dtype=np.float32))) as place:
+        assert place == third and shared._rows[place].tolist() == [3] * 3
+    shared.close()
+    shared.close()
+
+
+def test_the_clients_of_a_round_share_their_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every model of a run is sent under one number, to whichever client."""
+    sent: dict[int, bytes] = {}
+    calls = 0
+    trained = ThreadEngine.train
+
+    def train(self: ThreadEngine, client: int, model: Model, *job: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        number, parameters = model
+        assert not parameters.flags.writeable
+        assert sent.setdefault(number, parameters.tobytes()) == parameters.tobytes()
+        return trained(self, client, model, *job)
+
+    monkeypatch.setattr(ThreadEngine, "train", train)
+    asked = ASKED | {"policies": ["random"], "seeds": 1}
+    agewise.compare(task=Lines(), out=tmp_path / "run", threads=1, **asked)
+    # Five rounds of four clients, of which the first one trains twice.
+    assert (len(sent), calls) == (5, 21)
+    assert len(set(sent.values())) == 5
 
 
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:

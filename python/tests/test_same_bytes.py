@@ -152,6 +152,51 @@ def test_compare(run_of_the_program: Path, tmp_path: Path) -> None:
     same_files(run_of_the_program, tmp_path / "run")
 
 
+#: Arguments of the clock, each with its flags.
+CLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "deadline": (
+        "--speeds phones --links phones@20,5 --schedule deadline:0.8 --unit seconds --power 3"
+        " --link-power 1.5 --dropout 0.1",
+        {
+            "speeds": "phones",
+            "links": "phones@20,5",
+            "schedule": "deadline:0.8",
+            "unit": "seconds",
+            "power": 3,
+            "link_power": 1.5,
+            "dropout": 0.1,
+        },
+    ),
+    "buffered": (
+        "--links lognormal:1 --schedule buffered:3",
+        {"links": "lognormal:1", "schedule": "buffered:3"},
+    ),
+    "unit": ("--unit bytes-up", {"unit": "bytes-up"}),
+}
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_compare_with_a_clock(program: Path, tmp_path: Path, clock: str) -> None:
+    flags, arguments = CLOCKS[clock]
+    asked = "--model softmax --rounds 6 --seeds 2 --policy random,oldest-first --target 0.5"
+    out = ["--quiet", "--out", str(tmp_path / "program")]
+    output(program, "compare", *asked.split(), *flags.split(), *out)
+    found = agewise.compare(
+        model="softmax",
+        rounds=6,
+        seeds=2,
+        policies=["random", "oldest-first"],
+        targets=[0.5],
+        out=tmp_path / "package",
+        progress=False,
+        **arguments,
+    )
+    same_files(tmp_path / "program", tmp_path / "package")
+    assert found["random"].mean("seconds") is not None
+    assert (found["random"].mean("joules") is not None) == ("power" in arguments)
+    assert agewise.read_run(tmp_path / "program").json == found.json
+
+
 def test_compare_in_a_world(program: Path, tmp_path: Path) -> None:
     """Clients that are not always there, and another rule of aggregation."""
     numbers = (

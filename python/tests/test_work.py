@@ -296,12 +296,15 @@ def test_what_the_page_on_flower_shows(tmp_path: Path, monkeypatch: pytest.Monke
         exec(compile(code, "docs/flower.md", "exec"), names)
 
 
-def test_what_the_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    codes = blocks((ROOT / "docs/python.md").read_text())
-    assert len(codes) == 11
+@pytest.mark.parametrize(("page", "count"), [("python.md", 11), ("real-conditions.md", 1)])
+def test_what_the_docs_show(
+    page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = blocks((ROOT / "docs" / page).read_text())
+    assert len(codes) == count
     monkeypatch.chdir(tmp_path)
     for code in codes:
-        exec(compile(code, "docs/python.md", "exec"), {"__name__": "__main__"})
+        exec(compile(code, page, "exec"), {"__name__": "__main__"})
 
 
 def test_the_ten_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
