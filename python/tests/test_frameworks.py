@@ -209,5 +209,6 @@ def test_the_examples(name: str, tmp_path: Path) -> None:
     command = [sys.executable, str(program), str(program.with_name("visits.csv")), *columns]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert "24 clients, 4 per round" in done.stdout and "Measured by mean accuracy over the rounds" in done.stdout
+    assert "24 clients, 4 per round" in done.stdout
+    assert "Measured by mean accuracy over the rounds" in done.stdout
     assert (tmp_path / "runs/compare-001/report.html").exists()
