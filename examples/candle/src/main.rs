@@ -87,7 +87,9 @@ impl Clouds {
             loss_sum += f64::from(loss::cross_entropy(&outputs, labels)?.to_scalar::<f32>()?)
                 * SAMPLES as f64;
             let guesses = ops::softmax(&outputs, 1)?.argmax(1)?.to_dtype(DType::U32)?;
-            for (guess, label) in guesses.to_vec1::<u32>()?.into_iter().zip(labels.to_vec1::<u32>()?) {
+            for (guess, label) in
+                guesses.to_vec1::<u32>()?.into_iter().zip(labels.to_vec1::<u32>()?)
+            {
                 samples[label as usize] += 1;
                 right[label as usize] += u64::from(guess == label);
             }
@@ -137,7 +139,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         .build()?;
     let summary = play(&experiment, None, 2, &NoCallbacks, &AtomicBool::default())?.summary()?;
     for policy in &summary.policies {
-        println!("{}: rounds to 80%: {:?}", policy.policy, policy.rounds_to[0].median);
+        println!("{}: rounds to 80%: {:?}", policy.policy, policy.rounds_to[0].rounds.median);
     }
     Ok(())
 }
