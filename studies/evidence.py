@@ -68,13 +68,24 @@ class Study:
                 runs[int(variant), int(seed)] = [json.loads(line) for line in lines[1:]]
         return runs
 
+    def rounds_in(self, place, steps):
+        """The whole rounds in so many steps of a variant: where a step takes K updates, a round is as many as a cohort has clients."""
+        schedule = self.rows[place].get("schedule", "sync").split("(")[0]
+        taken = 1 if schedule == "async" else int(schedule.split(":")[1]) if schedule.startswith("buffered") else None
+        cohort = self.config["cohort"]
+        return steps if taken is None else min(steps * taken // cohort, self.config["rounds"])
+
     def problems(self):
         """What the summary says and the logs do not."""
         if (self.folder / "verdicts.json").exists():
             kept = self.verdicts()
             if any(row["better"] + row["worse"] + row["not significant"] != kept["sets"] for row in kept["verdicts"]):
                 yield f"{self.name}: verdicts of verdicts.json do not add up to {kept['sets']} sets"
-        runs = {key: curve(rounds) for key, rounds in self.runs().items()}
+        logs = self.runs()
+        runs = {
+            (place, seed): [(self.rounds_in(place, steps), accuracy) for steps, accuracy in curve(rounds)]
+            for (place, seed), rounds in logs.items()
+        }
         if len(runs) != self.summary["runs"]:
             yield f"{self.name}: {len(runs)} logs of {self.summary['runs']} runs"
             return
@@ -89,6 +100,26 @@ class Study:
             if area is not None and not close(area["mean"], statistics.fmean(map(mean_accuracy, mine))):
                 yield f"{self.name}: {row['policy']}: mean accuracy {area['mean']} is not that of the logs"
         yield from self.wrong_pairs(runs)
+        yield from self.wrong_seconds(logs)
+
+    def wrong_seconds(self, logs):
+        """Changes of simulated seconds that do not follow from the logs."""
+        places = {row["policy"]: place for place, row in enumerate(self.rows)}
+        costs = functools.cache(lambda key, target: spent(logs[key], target))
+        for pair in self.summary["pairs"]:
+            measure = pair["measure"].get("cost_to") if isinstance(pair["measure"], dict) else None
+            if measure is None or measure["unit"] != "seconds":
+                continue
+            changes = []
+            for seed in range(self.summary["seeds"]):
+                one, other = (costs((places[pair[side]], seed), measure["target"]) for side in ("policy", "other"))
+                change = math.log(one[0] / other[0])
+                # A run that never got there counts with all its seconds, and at least with those of the other.
+                changes.append((change if one[1] else max(change, 0)) if other[1] else (min(change, 0) if one[1] else 0))
+            change = 100 * math.expm1(statistics.fmean(changes))
+            if not close(change, pair["effect"]):
+                what = f"{pair['policy']} against {pair['other']} to {measure['target']}"
+                yield f"{self.name}: {what}: {pair['effect']} of the seconds, logs say {change}"
 
     def wrong_pairs(self, runs):
         """Changes of rounds and differences of mean accuracies that do not follow from the logs."""
@@ -136,6 +167,17 @@ def curve(rounds):
     """The evaluations of a run: rounds played, and the accuracy."""
     scored = [line for line in rounds if line.get("test") and line["test"].get("class_correct")]
     return [(line["round"] + 1, sum(line["test"]["class_correct"]) / line["test"]["samples"]) for line in scored]
+
+
+def spent(rounds, target):
+    """The simulated seconds of a run until the accuracy was first at least the target, or all, and whether it ever was."""
+    seconds = 0
+    for line in rounds:
+        seconds += line["clock"]["costs"]["seconds"]
+        test = line.get("test")
+        if test and sum(test["class_correct"]) / test["samples"] >= target:
+            return seconds, True
+    return seconds, False
 
 
 def rounds_to(points, target):

@@ -31,9 +31,9 @@ const SETTINGS: [Setting; 2] = [
         clients: 100,
         cohort: 10,
         schedules: ["sync", "deadline:0.8", "over-select:1.3", "buffered:5", "async"],
-        targets: [0.7, 0.75, 0.8],
-        usual_rounds: 60,
-        rounds: 100,
+        targets: [0.8, 0.85, 0.88],
+        usual_rounds: 36,
+        rounds: 150,
     },
     Setting {
         name: "mnist-writers",
@@ -42,9 +42,9 @@ const SETTINGS: [Setting; 2] = [
         clients: 539,
         cohort: 20,
         schedules: ["sync", "deadline:0.8", "over-select:1.3", "buffered:10", "async"],
-        targets: [0.8, 0.84, 0.86],
-        usual_rounds: 60,
-        rounds: 100,
+        targets: [0.85, 0.88, 0.9],
+        usual_rounds: 28,
+        rounds: 150,
     },
 ];
 
@@ -76,8 +76,8 @@ pub(super) fn presets() -> impl Iterator<Item = Preset> {
                 local_work: "5 steps".to_string(),
                 // A step of a schedule without rounds is a part of a round.
                 decay: 1.0,
-                eval_every: 4,
-                eval_from: 4,
+                eval_every: 2,
+                eval_from: 2,
                 targets: setting.targets.to_vec(),
                 stop_at_target: true,
                 ..TrainingParams::default()
