@@ -183,8 +183,8 @@ def test_a_wrong_state_changes_nothing() -> None:
         ("selector", None),
         ("selector", b"bytes"),
         ("failures", "no json"),
-        ("failures", '[[12, 1, null]]'),
-        ("failures", '[[1, true, null]]'),
+        ("failures", "[[12, 1, null]]"),
+        ("failures", "[[1, true, null]]"),
         ("failures", None),
     ]:
         with pytest.raises(ValueError, match=r"state"):

@@ -75,16 +75,23 @@ class SuspendedNodes:
             rows = json.loads(state) if isinstance(state, str) else None
         except ValueError:
             rows = None
-        for row in rows if isinstance(rows, list) else [None]:
-            is_row = isinstance(row, list) and len(row) == 3
-            if not is_row or not _is_whole(row[0]) or not _is_whole(row[1]) or row[0] >= clients:
-                expected = f"JSON of [client below {clients}, failures, node or null]"
-                raise ValueError(f"state(failures) = {state!r}: expected {expected}")
-            client, failures, node = row
+        if not isinstance(rows, list) or not all(_is_row(row, clients) for row in rows):
+            expected = f"JSON of [client below {clients}, failures, node or null]"
+            raise ValueError(f"state(failures) = {state!r}: expected {expected}")
+        for client, failures, node in rows:
             found._failures[client] = failures
-            if _is_whole(node):
+            if node is not None:
                 found._nodes[client] = node
         return found
+
+
+def _is_row(row: object, clients: int) -> bool:
+    """Whether this is a client, the number of its failures, and its node if it is suspended."""
+    if not isinstance(row, list) or len(row) != 3:
+        return False
+    client, failures, node = row
+    is_known = _is_whole(client) and client < clients
+    return is_known and _is_whole(failures) and (node is None or _is_whole(node))
 
 
 def _is_whole(value: object) -> bool:
