@@ -179,6 +179,50 @@ fn every_relative_link_leads_somewhere() -> Outcome {
     Ok(())
 }
 
+/// How wide prose may be; the README, whose lines are counted, may be a little wider.
+const COLUMNS: usize = 100;
+const README_COLUMNS: usize = 104;
+
+/// Whether a line of a page is prose that is too long: not a table, a heading, a picture or a single link, and with a space
+/// at which it could have been broken.
+fn is_too_long(line: &str, columns: usize) -> bool {
+    let text = line.trim_start();
+    let text = text.strip_prefix("- ").unwrap_or(text).trim_start();
+    let is_link = text.starts_with('[') && text.matches("](").count() == 1 && text.ends_with(')');
+    let is_prose = !text.starts_with(['|', '#', '<']) && !text.starts_with("![") && !is_link;
+    let begin = line.chars().count() - text.chars().count();
+    let breaks = line.chars().take(columns + 1).skip(begin).any(|c| c == ' ');
+    is_prose && breaks && line.chars().count() > columns
+}
+
+#[test]
+fn prose_is_wrapped() -> Outcome {
+    let word = "word ".repeat(21);
+    for long in [word.clone(), format!("- {word}")] {
+        assert!(is_too_long(&long, COLUMNS) && !is_too_long(&long, 120));
+    }
+    for short in [format!("| {word} |"), "x".repeat(120), format!("[{word}](there)")] {
+        assert!(!is_too_long(&short, COLUMNS), "{short}");
+    }
+    let mut wrong = Vec::new();
+    let pages = pages()?.into_iter().filter(|page| {
+        let page = page.strip_prefix(root()).unwrap_or(page);
+        page.starts_with("docs") || page.parent() == Some(Path::new(""))
+    });
+    for page in pages {
+        let (_, text) = blocks(&fs::read_to_string(&page)?);
+        let page = page.strip_prefix(root()).unwrap_or(&page);
+        let columns = if page == Path::new("README.md") { README_COLUMNS } else { COLUMNS };
+        for (number, line) in (1..).zip(text.lines()) {
+            if is_too_long(line, columns) {
+                wrong.push(format!("{}, line {number}: {line}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "lines that are too long:\n{}", wrong.join("\n"));
+    Ok(())
+}
+
 /// The values of a key in a unit file, in order.
 #[cfg(unix)]
 fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
