@@ -57,6 +57,14 @@ class Study:
         """How often each verdict came out, in disjoint sets of seeds; the first set is the study's own."""
         return json.loads((self.folder / "verdicts.json").read_text())
 
+    def is_stable(self, policy, measure="mean accuracy"):
+        """Whether at least nine of ten disjoint sets of seeds have the verdict "better", where that was looked at."""
+        if not (self.folder / "verdicts.json").exists():
+            return True
+        kept = self.verdicts()
+        better = [row["better"] for row in kept["verdicts"] if (row["measure"], row["policy"]) == (measure, policy)]
+        return all(10 * count >= 9 * kept["sets"] for count in better)
+
     def runs(self):
         """The rounds of every run, by variant and seed, from the logs."""
         runs = {}
