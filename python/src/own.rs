@@ -6,7 +6,7 @@ use crate::own_data::OwnData;
 use crate::own_policy::OwnPolicy;
 use crate::own_task::PythonTask;
 use crate::raised::Raised;
-use agewise::experiment::{Experiment, ExperimentParams, Variant, load_data};
+use agewise::experiment::{Experiment, ExperimentParams, Schedule, Variant, load_data};
 use agewise::selection::Seed;
 use agewise::train::aggregation::Aggregation;
 use pyo3::prelude::*;
@@ -104,7 +104,9 @@ impl Own {
             return built_in.map_err(|e| failed(agewise::experiment::ExperimentError::from(e)));
         };
         let policy =
-            Python::attach(|py| own.variant(py, params.start, params.weighting, &self.raised));
-        Ok(Variant::new(policy?, usual.clone()))
+            Python::attach(|py| own.variant(py, params.start, params.weighting, &self.raised))?;
+        let schedule =
+            params.clock.as_ref().map_or(Ok(Schedule::Sync), |clock| clock.schedule.parse());
+        Ok(Variant::new(policy, usual.clone()).with_schedule(schedule.map_err(bad_input)?))
     }
 }

@@ -125,20 +125,23 @@ def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
 def test_a_task_under_a_clock(schedule: str, tmp_path: Path) -> None:
     """Threads, processes, and a run that was interrupted give the same bytes."""
     clock = {"speeds": "phones", "links": "lognormal:1", "schedule": schedule, "power": 2.0}
-    asked = ASKED | clock
+    # The schedule is that of a policy of one's own too.
+    own = {"policies": ["random", "oldest-first", HighestLoss]}
+    asked = ASKED | clock | own
     whole, file = tmp_path / "whole", tmp_path / "file"
     found = agewise.compare(task=Lines(), out=whole, **asked)
-    assert found["random"].mean("seconds") and found["random"].mean("joules")
-    wasted = found["random"].mean("share_wasted")
-    assert wasted is not None and (wasted > 0) == (schedule == "deadline:0.6")
+    for policy in ["random", "highest-loss"]:
+        assert found[policy].mean("seconds") and found[policy].mean("joules")
+        wasted = found[policy].mean("share_wasted")
+        assert wasted is not None and (wasted > 0) == (schedule == "deadline:0.6")
     for engine in ENGINES:
         file.touch()
         run = {"out": tmp_path / engine, "engine": engine, "threads": 2}
         with pytest.raises(LookupError, match="no data of client-"):
             agewise.compare(task=Raising(file), **run, **asked)
-        assert not agewise.read_run(tmp_path / engine, task=Lines()).finished
+        assert not agewise.read_run(tmp_path / engine, task=Lines(), **own).finished
         agewise.resume_run(
-            tmp_path / engine, task=Lines(), engine=engine, threads=2, progress=False
+            tmp_path / engine, task=Lines(), engine=engine, threads=2, progress=False, **own
         )
         same_bytes(whole, tmp_path / engine)
 

@@ -95,6 +95,10 @@ pub(crate) struct CompareArgs {
     /// fastest of this machine, or AGEWISE_KERNELS]
     #[arg(long, value_name = "PATH", help_heading = "The run")]
     kernels: Option<Backend>,
+
+    // A flag of the command that comes with the Python package, which takes it away before it calls this one.
+    #[arg(long, value_name = "TRACKER", hide = true)]
+    track: Option<String>,
 }
 
 /// What only comparisons have.
@@ -224,6 +228,12 @@ struct TrainingArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &CompareArgs) -> Result<(), Failure> {
+    if let Some(track) = &args.track {
+        return Err(Failure::BadInput(format!(
+            "track = {track}: expected none, as trackers are packages of Python: the command `agewise` of the Python \
+             package has this flag, and agewise.track_run(FOLDER, \"{track}\") logs a run of this program (docs/python.md)"
+        )));
+    }
     if let Some(kernels) = args.kernels {
         kernels.choose();
     }

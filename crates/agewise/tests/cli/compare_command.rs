@@ -319,6 +319,7 @@ fn what_is_wrong_is_named_and_nothing_is_written() -> Outcome {
         (&["--dropout", "1.5"], &["dropout = 1.5"]),
         (&["--availability", "sometimes"], &["availability = sometimes"]),
         (&["--aggregate", "average"], &["average", "expected one of mean"]),
+        (&["--track", "mlflow"], &["track = mlflow", "agewise.track_run(FOLDER, \"mlflow\")"]),
         (&["--policy", "random+medain"], &["medain", "did you mean median?"]),
         (&["--bound", "--learning-rate", "5"], &["--learning-rate"]),
         (&["typo.toml"], &["line 1: polices", "did you mean policies?"]),
