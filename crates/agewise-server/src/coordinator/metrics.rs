@@ -204,22 +204,86 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
+
+    /// A file of the repository, which a package of this crate does not have.
+    fn repository(name: &str) -> String {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        std::fs::read_to_string(Path::new(root).join(name)).unwrap()
+    }
+
+    /// The names of all series, under which Prometheus keeps them, by the name of their metric.
+    fn series() -> BTreeMap<String, Vec<String>> {
+        let metrics = Metrics::new();
+        // Families are shown from their first label on.
+        metrics.join("selected");
+        metrics.moved("sent", 1);
+        metrics.show_connections(&ConnectionCounters::default());
+        let text = metrics.text();
+        let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let ends = |kind| match kind {
+            "counter" => &["_total"][..],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        let named =
+            |name: &str, kind| ends(kind).iter().map(|end| format!("{name}{end}")).collect();
+        kinds.map(|(name, kind)| (name.to_string(), named(name, kind))).collect()
+    }
+
+    /// The names of our series in an expression or a file of them.
+    fn mentioned(text: &str) -> BTreeSet<String> {
+        let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+        let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("agewise_"));
+        words.map(String::from).collect()
+    }
 
     /// Every metric of the example alerts is one of ours.
     #[test]
     fn the_example_alerts_are_about_metrics_that_there_are() {
-        let alerts = include_str!("../../../../docs/alerts.yml");
-        let metrics = Metrics::new();
-        drop(metrics.rounds.get_or_create(&[("outcome", "committed")]));
-        let text = metrics.text();
-        let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
-        let names = alerts.split(|c: char| !is_part(c)).filter(|word| word.starts_with("agewise_"));
-        let mut found = 0;
-        for name in names {
-            let family = name.trim_end_matches("_total");
-            assert!(text.contains(&format!("# TYPE {family} ")), "{name} is in the alerts only");
-            found += 1;
+        let alerts = repository("docs/alerts.yml");
+        let series: BTreeSet<String> = series().into_values().flatten().collect();
+        let names = mentioned(&alerts);
+        for name in &names {
+            assert!(series.contains(name), "{name} is in the alerts only");
         }
-        assert!(found > 10 && alerts.contains("up{job=\"agewise\"} == 0"), "{found}");
+        assert!(names.len() > 8 && alerts.contains("up{job=\"agewise\"} == 0"), "{names:?}");
+    }
+
+    /// The expressions of a dashboard, wherever they stand.
+    fn expressions(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Array(items) => items.iter().for_each(|item| expressions(item, found)),
+            Value::Object(items) => {
+                let text = items.get("expr").or_else(|| items.get("definition"));
+                found.extend(text.and_then(Value::as_str).map(String::from));
+                items.values().for_each(|item| expressions(item, found));
+            }
+            _ => {}
+        }
+    }
+
+    /// Every metric of the dashboard is one of ours, and all of ours are on it.
+    #[test]
+    fn the_dashboard_shows_the_metrics_that_there_are() {
+        let dashboard: Value =
+            serde_json::from_str(&repository("container/grafana/agewise.json")).unwrap();
+        let mut asked = Vec::new();
+        expressions(&dashboard, &mut asked);
+        assert!(asked.len() > 25, "{asked:?}");
+        let names = mentioned(&asked.join("\n"));
+        let series = series();
+        for name in &names {
+            let is_ours = series.values().flatten().any(|ours| ours == name);
+            assert!(is_ours, "{name} is on the dashboard only");
+        }
+        for (metric, ours) in &series {
+            assert!(
+                ours.iter().any(|name| names.contains(name)),
+                "{metric} is not on the dashboard"
+            );
+        }
     }
 }

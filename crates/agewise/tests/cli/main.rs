@@ -3,6 +3,7 @@
 mod common;
 mod compare_command;
 mod compare_resume;
+mod container;
 mod data_command;
 #[cfg(unix)]
 mod deployment_command;
