@@ -13,7 +13,10 @@ mod docs;
 mod golden;
 mod machine_commands;
 mod own_data;
+mod packages;
 mod real_conditions;
+#[cfg(unix)]
+mod release;
 mod report_command;
 mod simulate_command;
 mod theory_command;
