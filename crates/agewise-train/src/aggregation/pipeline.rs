@@ -51,7 +51,9 @@ impl KnownNorms {
     /// Takes in the norms of a round.
     fn observe(&mut self, mut norms: Vec<(u32, f64)>) {
         norms.sort_unstable_by_key(|&(client, _)| client);
-        norms.into_iter().for_each(|(_, norm)| self.bound.observe(norm));
+        for (_, norm) in norms {
+            self.bound.observe(norm);
+        }
         self.floats = self.bound.to_floats();
     }
 }
