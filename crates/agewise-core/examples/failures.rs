@@ -9,13 +9,17 @@ use agewise_core::{
 const CLIENTS: u32 = 100;
 const ROUNDS: u64 = 400;
 const SEEDS: u64 = 20;
-const POLICIES: [&str; 7] = [
+const POLICIES: [&str; 11] = [
     "random",
+    "markov-capped",
+    "markov-mixing",
     "markov-optimal",
     "markov-linear",
     "oldest-first",
     "round-robin",
     "phased",
+    "phased(grace=0)",
+    "phased(reshuffle=0.05)",
     "age-herding",
 ];
 /// Rounds after which all dead clients are known: four intervals of 20 rounds, and some.
@@ -119,9 +123,9 @@ fn play(policy: &str, (dead, dropout): (u32, f64), backoff: bool) -> Result<Outc
 
 fn main() -> Result<(), Error> {
     println!(
-        "| failures | policy | lost without | lost | per report | reports per round | Var[X] | later | least | longest |"
+        "| failures | policy | lost without | lost | per report | reports per round | Var[X] without | Var[X] | later | least | longest |"
     );
-    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for world in WORLDS {
         let name = match world {
             (dead, 0.0) => format!("{dead}% always"),
@@ -130,11 +134,12 @@ fn main() -> Result<(), Error> {
         for policy in POLICIES {
             let (without, with) = (play(policy, world, false)?, play(policy, world, true)?);
             println!(
-                "| {name} | `{policy}` | {:.1}% | {:.1}% | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
+                "| {name} | `{policy}` | {:.1}% | {:.1}% | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
                 100.0 * without.share_lost(),
                 100.0 * with.share_lost(),
                 with.lost_per_report(),
                 with.intervals.count / (ROUNDS * SEEDS) as f64,
+                without.intervals.variance(),
                 with.intervals.variance(),
                 with.later.variance(),
                 with.later.least_variance(),

@@ -47,11 +47,28 @@ fn a_dead_client_is_asked_no_more_often_than_the_closed_form_says() {
     const ROUNDS: u64 = 400;
     let most = Failures::most_asks(ROUNDS, 20.0);
     assert_eq!(most, 14);
-    for name in ["oldest-first", "age-herding", "markov-optimal", "round-robin", "phased"] {
+    for name in [
+        "oldest-first",
+        "age-herding",
+        "markov-optimal",
+        "round-robin",
+        "phased",
+        "phased(grace=0)",
+        "markov-mixing",
+        "phased(reshuffle=0.05)",
+        "markov-capped",
+    ] {
         let dead = |client| client == 17;
         let asked =
             |setting: Setting| asks(&mut start(&policy(name), setting, 1), ROUNDS, dead)[&17];
-        assert!(asked(without_backoff(100, 5, 30)) > 350, "{name} gives places back");
+        let without = asked(without_backoff(100, 5, 30));
+        if matches!(name, "markov-capped" | "phased(grace=0)") {
+            // They give a place back with a cap, or not at all: a dead client is asked at most in one round of ten.
+            assert!(without <= 60, "{name}: {without}");
+            assert!(asked(setting(100, 5, 30)) <= most, "{name}");
+            continue;
+        }
+        assert!(without > 350, "{name} gives places back");
         let asked = asked(setting(100, 5, 30));
         // The first ask comes within one interval of 20 rounds, which may cost one ask at the end.
         assert!((most - 1..=most).contains(&asked), "{name}: {asked}");
@@ -255,7 +272,7 @@ fn no_healthy_client_waits_longer_than_the_bound() {
     }
 }
 
-/// What policies lose to clients that fail, over 400 rounds and 5 seeds of 100 clients, 5 per round.
+/// What policies lose to clients that fail, over 400 rounds and 5 seeds, 5 clients per round.
 struct Lost {
     share: f64,
     /// Var\[X\] of the clients that deliver at all, and their longest X.
@@ -273,22 +290,44 @@ fn moments(intervals: &[u64]) -> (f64, f64) {
     (mean, intervals.iter().map(|&x| (x as f64 - mean).powi(2)).sum::<f64>() / count)
 }
 
+/// The same of 100 clients.
 fn lost(name: &str, dead: u32, dropout: f64) -> Lost {
+    lost_of(100, name, dead, dropout)
+}
+
+fn lost_of(clients: u32, name: &str, dead: u32, dropout: f64) -> Lost {
     const FAILS: Stream = Stream::custom(18);
+    const SKETCH: Stream = Stream::custom(30);
     let (mut asks, mut losses, mut intervals, mut later) = (0, 0, Vec::new(), Vec::new());
     for seed in 0..5 {
-        let mut selector = start(&policy(name), setting(100, 5, 101), seed);
+        // A client that is forced into an empty cohort is not there by its law, and fewer healthy clients leave more cohorts empty.
+        let params = SettingParams::new(u64::from(clients), 5, 101);
+        let params = SettingParams { empty_cohort: EmptyCohort::Skip, ..params };
+        let mut selector = start(&policy(name), params.check().unwrap(), seed);
+        // So that age-herding plans: without them it is oldest-first.
+        let sketch = |client: u64| {
+            let draws = Draws::new(Seed(seed), SKETCH, client);
+            [0, 1, 2, 3].map(|number| draws.of(number).unit() as f32 - 0.5)
+        };
+        let sketches: Vec<[f32; 4]> = (0..u64::from(clients)).map(sketch).collect();
         for round in 0..400 {
             let draws = Draws::new(Seed(seed), FAILS, round);
             let fails = |client: u32| {
-                client * dead % 100 < dead || draws.of(u64::from(client)).unit() < dropout
+                client * dead % clients < dead || draws.of(u64::from(client)).unit() < dropout
             };
             let ages: Vec<u64> = selector.ages().iter().collect();
-            let asked = play(&mut selector, fails);
+            let asked = selector.select(Availability::Everyone).unwrap().clients;
+            let (failed, came): (Vec<u32>, Vec<u32>) =
+                asked.iter().partition(|&&client| fails(client));
+            let report = |&client: &u32| Report {
+                sketch: Some(&sketches[client as usize]),
+                ..Report::plain(client)
+            };
+            let reports: Vec<Report> = came.iter().map(report).collect();
+            selector.finish_with_failures(&reports, &failed).unwrap();
             asks += asked.len();
-            let came = asked.iter().filter(|&&client| !fails(client));
-            let came: Vec<u64> = came.map(|&client| ages[client as usize] + 1).collect();
-            losses += asked.len() - came.len();
+            losses += failed.len();
+            let came: Vec<u64> = came.iter().map(|&client| ages[client as usize] + 1).collect();
             intervals.extend(&came);
             if round >= 100 {
                 later.extend(came);
@@ -308,29 +347,62 @@ fn lost(name: &str, dead: u32, dropout: f64) -> Lost {
 /// loses, which is their share of the clients. Clients that deliver keep Var\[X\] within 10% of that without failures,
 /// and their longest wait, where each decides alone. Where the coordinator chooses, the first failures of many clients
 /// come at once and make others late, by a variance of at most 2% of that of random choice, 8 rounds^2; once the dead ones
-/// are known, Var\[X\] is within 10% of the least that whole numbers with the mean of X can have.
+/// are known, Var\[X\] is within 10% of the least that whole numbers with the mean of X can have. That is not so with
+/// `age-herding`, which changes places on purpose and has a test of its own.
 #[test]
 fn dead_clients_cost_no_more_than_random_choice_loses() {
-    for name in
-        ["markov-optimal", "markov-linear", "phased", "oldest-first", "round-robin", "age-herding"]
-    {
+    for name in [
+        "markov-capped",
+        "markov-mixing",
+        "markov-optimal",
+        "markov-linear",
+        "phased",
+        "phased(grace=0)",
+        "phased(reshuffle=0.05)",
+        "oldest-first",
+        "round-robin",
+    ] {
         let own = lost(name, 0, 0.0);
         assert!(own.share == 0.0);
+        // Where no age is certain the longest of many waits is a matter of chance; the theorem is tested elsewhere.
+        let is_certain = name != "markov-capped";
+        // Reshuffled phases are less even with a fifth of the clients dead, by 14% over 20 seeds (docs/policies.md).
+        let factor = if name.contains("reshuffle") { 1.25 } else { 1.1 };
         for dead in [1, 5, 20] {
             let with = lost(name, dead, 0.0);
             let random = f64::from(dead) / 100.0;
             assert!(with.share <= 1.2 * random, "{name}, {dead}%: {} lost", with.share);
-            let decides_alone = name.starts_with("markov") || name == "phased";
+            let decides_alone = name.starts_with("markov") || name.starts_with("phased");
             let tolerance = if decides_alone { 0.05 } else { 8.0 };
-            let most = 1.1 * own.variance + tolerance;
+            let most = factor * own.variance + tolerance;
             assert!(with.variance <= most, "{name}, {dead}%: Var[X] {}", with.variance);
-            assert!(!decides_alone || with.longest <= own.longest, "{name}: {}", with.longest);
+            let has_longest = decides_alone && is_certain;
+            assert!(!has_longest || with.longest <= own.longest, "{name}: {}", with.longest);
             let (mean, variance) = with.later;
             let least = mean.fract() * (1.0 - mean.fract());
-            let most = if decides_alone { most } else { 1.1 * least + 0.005 };
+            let most =
+                if decides_alone { factor * own.later.1 + tolerance } else { 1.1 * least + 0.005 };
             assert!(variance <= most, "{name}, {dead}%: later {variance}, least {least}");
         }
     }
+}
+
+/// `age-herding` with sketches: it loses no more places than the others, and misses the goal of 10% for the clients that
+/// deliver. With 20 dead clients their mean X is that of 89 clients without failures (17.8), and Var\[X\] is up to a third
+/// above what it has with those; docs/policies.md says 25% for 20 seeds.
+#[test]
+fn age_herding_is_less_even_with_dead_clients_than_without() {
+    for (dead, most) in [(1, 1.0), (5, 1.8), (20, 1.8)] {
+        let with = lost("age-herding", dead, 0.0);
+        let random = f64::from(dead) / 100.0;
+        assert!(with.share <= 1.2 * random, "{dead}%: {} lost", with.share);
+        assert!(with.later.1 <= most, "{dead}%: later {}", with.later.1);
+    }
+    let (mean, with) = lost("age-herding", 20, 0.0).later;
+    let (same_mean, own) = lost_of(89, "age-herding", 0, 0.0).later;
+    assert!((mean - same_mean).abs() < 0.1, "{mean} and {same_mean}");
+    assert!(own > 0.5, "with sketches it is not oldest-first: {own}");
+    assert!(with <= 1.35 * own, "{with} and {own}");
 }
 
 /// Failures that hit every client alike cost every policy the same share of its places, and as many places for each report
@@ -340,9 +412,18 @@ fn dead_clients_cost_no_more_than_random_choice_loses() {
 fn failures_at_random_cost_as_much_as_with_random_choice() {
     for dropout in [0.05, 0.2, 0.5] {
         let random = lost("random", 0, dropout);
-        for name in
-            ["random", "markov-optimal", "markov-linear", "phased", "oldest-first", "age-herding"]
-        {
+        for name in [
+            "random",
+            "markov-capped",
+            "markov-mixing",
+            "markov-optimal",
+            "markov-linear",
+            "phased",
+            "phased(grace=0)",
+            "phased(reshuffle=0.05)",
+            "oldest-first",
+            "age-herding",
+        ] {
             let lost = lost(name, 0, dropout);
             assert!((lost.share - dropout).abs() < 0.02, "{name}: {} of {dropout}", lost.share);
             assert!(lost.per_report <= 1.2 * random.per_report, "{name}: {}", lost.per_report);
