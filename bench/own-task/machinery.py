@@ -2,9 +2,12 @@
 
 `python machinery.py [ROUNDS]`. Prints for each engine and size of model the median milliseconds of a round divided by its
 clients. A round is everything that it has in a comparison: the selection, sending the model, the checks of updates, the
-mean, and the checkpoint of the run; models are evaluated after the last round only.
+mean, and the checkpoint of the run; models are evaluated after the last round only. Then it does the same with clients
+that wait for half a second, which takes no processor from anybody: what a round lasts beyond the waiting is machinery,
+also on a machine that others use.
 """
 
+import math
 import statistics
 import sys
 import tempfile
@@ -26,15 +29,16 @@ class Nothing:
     metric = "loss"
     clients = [1] * CLIENTS
 
-    def __init__(self, parameters):
-        self.parameters = parameters
+    def __init__(self, parameters, seconds=0.0):
+        self.parameters, self.seconds = parameters, seconds
 
     def initial(self, seed):
         """The first model."""
         return np.zeros(self.parameters, dtype=np.float32)
 
     def train(self, client, parameters, round, seed):
-        """Returns the model."""
+        """Waits, and returns the model."""
+        time.sleep(self.seconds)
         return parameters, {"loss": 1.0}
 
     def evaluate(self, parameters):
@@ -55,12 +59,12 @@ class Times:
         self.last = now
 
 
-def milliseconds(engine, parameters, rounds):
-    """For each client, in the median over rounds; the first five warm up."""
+def seconds(engine, task, rounds):
+    """Of a round, in the median; the first five warm up."""
     times = Times()
     with tempfile.TemporaryDirectory() as folder:
         agewise.compare(
-            task=Nothing(parameters),
+            task=task,
             engine=engine,
             threads=WORKERS,
             policies=["random"],
@@ -72,7 +76,8 @@ def milliseconds(engine, parameters, rounds):
             callbacks=times,
             progress=False,
         )
-    return 1000 * statistics.median(times.rounds[5:-1]) / COHORT
+    # The last round has an evaluation.
+    return statistics.median(times.rounds[5:-1])
 
 
 if __name__ == "__main__":
@@ -80,5 +85,8 @@ if __name__ == "__main__":
     print("engine     parameters  ms per client")
     for engine in ["threads", "processes"]:
         for parameters in SIZES:
-            found = milliseconds(engine, parameters, rounds)
+            found = 1000 * seconds(engine, Nothing(parameters), rounds) / COHORT
             print(f"{engine:9}  {parameters:10,}  {found:13.2f}", flush=True)
+    waiting = 0.5 * math.ceil(COHORT / WORKERS)
+    found = seconds("processes", Nothing(SIZES[-1], 0.5), 10)
+    print(f"{COHORT} clients that wait 0.5 s, {WORKERS} workers: {waiting:.2f} s of waiting, {found:.2f} s in a round")

@@ -2,9 +2,9 @@
 
 Flower's wrappers for differential privacy drop a round if a single reply is an error. The strategy
 is not told which client failed, and if all of them kept their turn, the same cohort would be asked
-again, the failing client among them. Therefore its members are halved until one is left: half of the
-suspects are not asked in the next round, a client whose reply arrives is no suspect any more, and
-a single suspect in a dropped round has failed.
+again, the failing client among them. Therefore its members are halved until one is left: half of
+the suspects are not asked in the next round, a client whose reply arrives is no suspect any more,
+and a single suspect in a dropped round has failed.
 """
 
 from collections.abc import Collection, Iterable
