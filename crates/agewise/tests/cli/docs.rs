@@ -319,3 +319,31 @@ fn the_readme_is_short() -> Outcome {
     }
     Ok(())
 }
+
+/// The README's command for data of one's own works on a table as the README describes it.
+#[test]
+fn the_readme_leads_to_a_verdict_on_own_data() -> Outcome {
+    let here = folder("readme-own-data")?;
+    let mut table = String::from("user,age,visits,bought\n");
+    for row in 0..300 {
+        let (user, age, visits) = (row % 12, 20 + row * 7 % 50, row * 5 % 9);
+        let bought = if age + 5 * visits > 65 { "yes" } else { "no" };
+        table += &format!("u{user},{age},{visits},{bought}\n");
+    }
+    fs::write(here.join("visits.csv"), table)?;
+    let (blocks, _) = blocks(&fs::read_to_string(root().join("README.md"))?);
+    let command = blocks.iter().find(|block| block.code.contains("visits.csv"));
+    let command = command.ok_or("no command for data of one's own")?;
+    let words = command.code.split_whitespace().skip(1);
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_agewise"))
+        .args(words)
+        // As it stands it plays 72 runs of 100 rounds.
+        .args(["--rounds", "4", "--seeds", "2", "--quiet"])
+        .current_dir(&here)
+        .output()?;
+    let (said, wrong) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+    assert!(output.status.success(), "{wrong}");
+    assert!(said.contains("12 clients") && said.contains("Measured by"), "{said}");
+    assert!(here.join("runs/compare-001/report.html").exists());
+    Ok(())
+}
