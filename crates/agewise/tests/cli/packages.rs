@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The categories of crates.io that we use: it refuses others.
+/// The categories that we use, of those that the registry of crates has: it refuses others.
 const CATEGORIES: [&str; 9] = [
     "algorithms",
     "command-line-utilities",
@@ -51,7 +51,7 @@ fn every_package_says_what_it_is() -> Outcome {
         let description = package["description"].as_str().unwrap_or_default();
         assert!((20..200).contains(&description.len()), "{name}: {description:?}");
         let keywords = texts(&package["keywords"]);
-        assert!((1..=5).contains(&keywords.len()), "{name}: crates.io takes five keywords");
+        assert!((1..=5).contains(&keywords.len()), "{name}: the registry takes five keywords");
         assert!(keywords.iter().all(|word| word.len() <= 20), "{name}: {keywords:?}");
         let categories = texts(&package["categories"]);
         assert!((1..=5).contains(&categories.len()), "{name}: {categories:?}");
