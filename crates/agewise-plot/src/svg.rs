@@ -3,6 +3,7 @@
 use crate::geometry::{Point, Rect};
 use crate::text::{TextStyle, Weight};
 use crate::theme;
+use std::fmt::Write as _;
 
 /// `value` with at most two decimals and no trailing zeros: enough for a tenth of a pixel at any
 /// sensible scale, and the same bytes on every run.
@@ -257,10 +258,11 @@ impl SvgWriter {
     /// is no group.
     pub(crate) fn group(&mut self, attributes: &[(&str, &str)], contents: impl FnOnce(&mut Self)) {
         let begin = self.document.len();
-        let attributes: String = (attributes.iter())
-            .map(|(name, value)| format!(r#" {name}="{}""#, escape(value)))
-            .collect();
-        self.element(&format!("<g{attributes}>"));
+        let mut tag = String::from("<g");
+        for (name, value) in attributes {
+            _ = write!(tag, r#" {name}="{}""#, escape(value));
+        }
+        self.element(&(tag + ">"));
         let empty = self.document.len();
         contents(self);
         if self.document.len() == empty {
