@@ -159,17 +159,7 @@ impl CoordinatorParams {
         if !(1..=1 << 20).contains(&memory_mib) {
             return Err(Error::new("updates.memory_mib", memory_mib, "from 1 to 1048576"));
         }
-        if !self.aggregation.max_norm.is_off() {
-            let expected = "updates.max_norm instead: a deployment refuses updates when they come";
-            return Err(Error::new("aggregation.max_norm", self.aggregation.max_norm, expected));
-        }
-        let full_reports = match self.aggregation.full_reports {
-            0 if goal > 0 => round.cohort.min(goal),
-            0 => round.cohort,
-            given => given,
-        };
-        let aggregation = AggregationParams { full_reports, ..self.aggregation };
-        let aggregation = Aggregation::from_params(aggregation).map_err(inside("aggregation"))?;
+        let aggregation = self.aggregation()?;
         let training = self.training.check().map_err(inside("training"))?;
         let cost = family.map(|family| setting.max_age_cost(family)).transpose();
         let max_age_cost = cost.map_err(inside("round"))?.flatten();
@@ -187,6 +177,21 @@ impl CoordinatorParams {
             min_reports: min_reports as usize,
             needs_sketches,
         })
+    }
+
+    /// The rule of aggregation, with its share for small rounds.
+    fn aggregation(&self) -> Result<Aggregation> {
+        if !self.aggregation.max_norm.is_off() {
+            let expected = "updates.max_norm instead: a deployment refuses updates when they come";
+            return Err(Error::new("aggregation.max_norm", self.aggregation.max_norm, expected));
+        }
+        let full_reports = match self.aggregation.full_reports {
+            0 if self.round.goal_reports > 0 => self.round.cohort.min(self.round.goal_reports),
+            0 => self.round.cohort,
+            given => given,
+        };
+        let aggregation = AggregationParams { full_reports, ..self.aggregation };
+        Aggregation::from_params(aggregation).map_err(inside("aggregation"))
     }
 
     /// The selection problem of a population of so many clients.
