@@ -88,18 +88,7 @@ impl CoordinatorParams {
             self.round.weighting = Some(variant.weighting());
         }
         let round = &self.round;
-        for (field, seconds, least) in [
-            ("join_seconds", round.join_seconds, 0.001),
-            ("report_seconds", round.report_seconds, round.join_seconds),
-            ("pause_seconds", round.pause_seconds, 0.0),
-            ("drain_seconds", round.drain_seconds, 0.0),
-        ] {
-            if !(least..=LONGEST_SECONDS).contains(&seconds) {
-                let expected = format!("a number of seconds from {least} to {LONGEST_SECONDS}");
-                return Err(Error::new(format!("round.{field}"), seconds, expected));
-            }
-        }
-        round.report_deadline.check()?;
+        round.check_times()?;
         self.limits.check()?;
         if let Some(name) = self.http_names.iter().find(|name| !is_host(name)) {
             let expected = "names of hosts without a port, such as fl.example.org";
@@ -201,6 +190,24 @@ impl CoordinatorParams {
             backoff: self.round.backoff,
             ..SettingParams::new(clients, self.round.cohort, self.round.max_age)
         }
+    }
+}
+
+impl RoundParams {
+    /// Checks how long the parts of a round may last.
+    fn check_times(&self) -> Result<()> {
+        for (field, seconds, least) in [
+            ("join_seconds", self.join_seconds, 0.001),
+            ("report_seconds", self.report_seconds, self.join_seconds),
+            ("pause_seconds", self.pause_seconds, 0.0),
+            ("drain_seconds", self.drain_seconds, 0.0),
+        ] {
+            if !(least..=LONGEST_SECONDS).contains(&seconds) {
+                let expected = format!("a number of seconds from {least} to {LONGEST_SECONDS}");
+                return Err(Error::new(format!("round.{field}"), seconds, expected));
+            }
+        }
+        self.report_deadline.check()
     }
 }
 
