@@ -38,14 +38,13 @@ impl SentModels {
                 place = Some(index);
             }
         }
-        let known = match place.and_then(|index| recent.remove(index)) {
-            Some(known) => known,
-            None => {
-                let array = PyArray1::from_slice(py, model);
-                drop(array.try_readwrite()?.make_nonwriteable());
-                *next += 1;
-                Sent { number: *next, array: array.unbind() }
-            }
+        let known = if let Some(known) = place.and_then(|index| recent.remove(index)) {
+            known
+        } else {
+            let array = PyArray1::from_slice(py, model);
+            drop(array.try_readwrite()?.make_nonwriteable());
+            *next += 1;
+            Sent { number: *next, array: array.unbind() }
         };
         let found = (known.number, known.array.bind(py).clone());
         recent.push_back(known);

@@ -320,7 +320,7 @@ fn a_folder_of_pictures_has_classes_and_perhaps_clients() {
     assert!(error(&params("clients", Some("folder"))).contains("eve"));
 }
 
-/// The pictures of fixtures/README.md, and a number of their pixels that is the same on every machine.
+/// The pictures of fixtures/README.md; the checksum of their pixels is the same on every machine.
 #[test]
 fn jpeg_pictures_have_the_same_pixels_everywhere() {
     let fixture = |name: &str| {
