@@ -170,9 +170,10 @@ impl RoundWorld {
     pub(crate) fn is_online(&self, client: u32, remembered: bool) -> bool {
         let client = u64::from(client);
         match self.availability {
-            AvailabilityModel::Always => true,
-            // These ask for more than the number of the round; `WorldSelector` knows it.
-            AvailabilityModel::Ranked(_) | AvailabilityModel::InSeconds(_) => true,
+            // The last two ask for more than the number of the round; `WorldSelector` knows it.
+            AvailabilityModel::Always
+            | AvailabilityModel::Ranked(_)
+            | AvailabilityModel::InSeconds(_) => true,
             AvailabilityModel::Bernoulli(_) => self.chance.wins(self.online.of(client)),
             AvailabilityModel::OnOff { .. } => remembered,
             AvailabilityModel::Diurnal { period, depth } => {

@@ -213,13 +213,14 @@ fn in_seconds(name: &str, numbers: &[Written]) -> Option<AvailabilityModel> {
     let sensible = |seconds: f64| (1e-3..=1e12).contains(&seconds);
     let is_chance = |chance: f64| (LEAST_CHANCE..=1.0).contains(&chance);
     let timed = match *numbers {
-        [Plain(chance), Seconds(slot)] if sensible(slot) && is_chance(chance) => match name {
-            "bernoulli" => TimedAvailability::Bernoulli { chance, slot },
-            _ => {
+        [Plain(chance), Seconds(slot)] if sensible(slot) && is_chance(chance) => {
+            if name == "bernoulli" {
+                TimedAvailability::Bernoulli { chance, slot }
+            } else {
                 let ranked = RankedChance { by: ranked_by(name)?, least: chance };
                 TimedAvailability::Ranked { ranked, slot }
             }
-        },
+        }
         [Seconds(up), Seconds(down)] if name == "on-off" && sensible(up) && sensible(down) => {
             TimedAvailability::OnOff { up, down }
         }

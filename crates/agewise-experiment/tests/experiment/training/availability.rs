@@ -43,7 +43,7 @@ fn check_slots(
         let limit = if schedule == "sync" { f64::INFINITY } else { fleet[8] };
         let mut now = 0.0;
         for log in logs(&record) {
-            let mut number = (0u64..).find(|&next| (next + 1) as f64 * slot > now).unwrap();
+            let mut number = (0..100_000u64).find(|&next| (next + 1) as f64 * slot > now).unwrap();
             let online = |number| -> Vec<u32> {
                 (0..12).filter(|&client| is_online(context.seed, number, client)).collect()
             };
@@ -59,9 +59,9 @@ fn check_slots(
             let end = |client: u32| {
                 let done = begin + times.turnaround(client);
                 let mut borders = (number + 1..).map(|next| (next, next as f64 * slot));
-                let gone = borders.find_map(|(next, border)| match border < done {
-                    false => Some(None),
-                    true => (!is_online(context.seed, next, client)).then_some(Some(border)),
+                let gone = borders.find_map(|(next, border)| {
+                    let goes = border < done && !is_online(context.seed, next, client);
+                    (border >= done || goes).then_some(goes.then_some(border))
                 });
                 gone.unwrap().map_or((done - begin, true), |border| (border - begin, false))
             };
@@ -181,10 +181,10 @@ fn availability_follows_data_or_speed() {
             let context = experiment.context(record.id.seed).unwrap();
             let times = context.times.as_ref().unwrap();
             let values: Vec<f64> = (0..12u32)
-                .map(|client| match by_data {
-                    true => context.samples[client as usize] as f64,
+                .map(|client| {
+                    let samples = context.samples[client as usize] as f64;
                     // All train as many samples in a round.
-                    false => 1.0 / times.training(client),
+                    if by_data { samples } else { 1.0 / times.training(client) }
                 })
                 .collect();
             let chances = chances(&values, 0.1);
