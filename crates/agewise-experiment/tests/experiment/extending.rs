@@ -58,18 +58,35 @@ fn extended(before: &ExperimentParams, after: &ExperimentParams, stopped: Option
     played
 }
 
+/// The steps of the server in so many rounds: where a step takes K updates, a round is as many updates as a cohort has clients.
+fn steps(params: &ExperimentParams, policy: &str, rounds: u64) -> u64 {
+    let taken = match policy.split_once('/') {
+        Some((_, "async")) => 1,
+        Some((_, schedule)) if schedule.starts_with("buffered:") => {
+            schedule["buffered:".len()..].parse().unwrap()
+        }
+        _ => u64::from(params.cohort),
+    };
+    (rounds * u64::from(params.cohort)).div_ceil(taken)
+}
+
 fn more(params: &ExperimentParams) -> [(ExperimentParams, u64); 4] {
     let mut policies = params.policies.clone();
     policies.push("markov-optimal".to_string());
-    let (runs, rounds) = (params.policies.len() as u64 * 2, params.rounds);
-    let replayed = if params.training.is_some() { 4 } else { rounds + 4 };
+    let rounds = params.rounds;
+    let of_all = |rounds: u64| -> u64 {
+        params.policies.iter().map(|policy| steps(params, policy, rounds)).sum()
+    };
+    // Two seeds; runs without a task are played again as a whole.
+    let from = if params.training.is_some() { of_all(rounds) } else { 0 };
+    let longer = 2 * (of_all(rounds + 4) - from);
     [
-        (ExperimentParams { seeds: 3, ..params.clone() }, runs / 2 * rounds),
+        (ExperimentParams { seeds: 3, ..params.clone() }, of_all(rounds)),
         (ExperimentParams { policies: policies.clone(), ..params.clone() }, 2 * rounds),
-        (ExperimentParams { rounds: rounds + 4, ..params.clone() }, runs * replayed),
+        (ExperimentParams { rounds: rounds + 4, ..params.clone() }, longer),
         (
             ExperimentParams { seeds: 3, rounds: rounds + 4, policies, ..params.clone() },
-            runs * replayed + (runs / 2 + 3) * (rounds + 4),
+            longer + of_all(rounds + 4) + 3 * (rounds + 4),
         ),
     ]
 }
@@ -141,7 +158,8 @@ fn checkpoints_of_clients_at_work_may_be_removed() {
     play(&at_once, &of(&after));
     dir.dir.remove("checkpoints").unwrap();
     extend(&dir.dir, of(&after).params()).unwrap();
-    assert_eq!(play(&dir, &of(&after)), 4 * after.rounds);
+    let each = before.policies.iter().map(|policy| steps(&before, policy, after.rounds));
+    assert_eq!(play(&dir, &of(&after)), 2 * each.sum::<u64>());
     assert_eq!(dir.files(), at_once.files());
 }
 

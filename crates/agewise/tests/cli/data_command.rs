@@ -296,7 +296,7 @@ fn the_list_says_what_is_here() -> Outcome {
 #[test]
 fn verify_finds_what_is_wrong() -> Outcome {
     let here = folder("data-verify")?;
-    assert!(succeeds(&here, &["verify"])?.contains("right"));
+    assert!(succeeds(&here, &["verify"])?.contains("verified: the same contents"));
     let stderr = fails(&here, 2, &["verify", "mnist"])?;
     assert!(
         stderr.contains("agewise data fetch mnist") && stderr.contains("share/agewise"),
