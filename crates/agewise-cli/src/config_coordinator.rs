@@ -244,7 +244,7 @@ mod tests {
             let is_of_rule = |name: &str| name == "learning_rate" || names.contains(&name);
             let server = keys.iter().filter(|key| key.table == "aggregation.server");
             for key in server.filter(|key| is_of_rule(&key.name)) {
-                text += &format!("{} = {}\n", key.name, key.value);
+                let _ = writeln!(text, "{} = {}", key.name, key.value);
             }
             parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
         }

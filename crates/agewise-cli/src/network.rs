@@ -212,7 +212,7 @@ pub(crate) fn show(client: &str, event: &Event, json: bool) {
         }
         Event::Joined { round, age } => tracing::info!(client, round, age, "joined"),
         Event::NotJoined { round, why } => {
-            tracing::info!(client, round, why, "did not join the round")
+            tracing::info!(client, round, why, "did not join the round");
         }
         Event::Accepted { round } => tracing::info!(client, round, "accepted"),
         Event::NotAccepted { round, why } => {

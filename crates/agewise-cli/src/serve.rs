@@ -160,8 +160,7 @@ impl Shown {
 /// would be the same site as ours.
 async fn guard(request: Request, next: Next) -> Response {
     let hosts = request.headers().get_all(header::HOST);
-    let is_ours =
-        |host: &HeaderValue| host.to_str().is_ok_and(|host| live_page::is_this_machine(host));
+    let is_ours = |host: &HeaderValue| host.to_str().is_ok_and(live_page::is_this_machine);
     let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
         (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "GET, HEAD")], "only GET and HEAD\n")
             .into_response()

@@ -8,6 +8,9 @@ use agewise_plot::{Axis, Figure, IntervalPlot, IntervalRow, ReferenceLine};
 /// A row is about a policy in an experiment.
 type Row<'a> = (&'a str, &'a str, IntervalRow);
 
+/// A value of a policy with half of its interval, if there are any.
+type ValueOf = fn(&VariantSummary) -> Option<(f64, Option<f64>)>;
+
 /// Every figure for which at least two experiments have something to show.
 pub(crate) fn figures(sections: &[ReportSection<'_>]) -> Vec<ReportFigure> {
     let figures = [learning(sections), advantages(sections), load(sections)];
@@ -127,7 +130,7 @@ fn advantages(sections: &[ReportSection<'_>]) -> Option<ReportFigure> {
 
 /// How policies load the clients of each experiment.
 fn load(sections: &[ReportSection<'_>]) -> Option<ReportFigure> {
-    let rows = |value: fn(&VariantSummary) -> Option<(f64, Option<f64>)>| {
+    let rows = |value: ValueOf| {
         let mut rows = Vec::new();
         for section in sections {
             for policy in &section.summary.policies {

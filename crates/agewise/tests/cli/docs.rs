@@ -327,13 +327,13 @@ fn the_readme_is_short() -> Outcome {
 #[test]
 fn the_readme_leads_to_a_verdict_on_own_data() -> Outcome {
     let here = folder("readme-own-data")?;
-    let mut table = String::from("user,age,visits,bought\n");
-    for row in 0..300 {
+    let row = |row: u32| {
         let (user, age, visits) = (row % 12, 20 + row * 7 % 50, row * 5 % 9);
         let bought = if age + 5 * visits > 65 { "yes" } else { "no" };
-        table += &format!("u{user},{age},{visits},{bought}\n");
-    }
-    fs::write(here.join("visits.csv"), table)?;
+        format!("u{user},{age},{visits},{bought}")
+    };
+    let rows: Vec<String> = (0..300).map(row).collect();
+    fs::write(here.join("visits.csv"), format!("user,age,visits,bought\n{}\n", rows.join("\n")))?;
     let (blocks, _) = blocks(&fs::read_to_string(root().join("README.md"))?);
     let command = blocks.iter().find(|block| block.code.contains("visits.csv"));
     let command = command.ok_or("no command for data of one's own")?;
