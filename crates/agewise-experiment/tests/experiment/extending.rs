@@ -65,9 +65,9 @@ fn steps(params: &ExperimentParams, policy: &str, rounds: u64) -> u64 {
         Some((_, schedule)) if schedule.starts_with("buffered:") => {
             schedule["buffered:".len()..].parse().unwrap()
         }
-        _ => u64::from(params.cohort),
+        _ => params.cohort,
     };
-    (rounds * u64::from(params.cohort)).div_ceil(taken)
+    (rounds * params.cohort).div_ceil(taken)
 }
 
 fn more(params: &ExperimentParams) -> [(ExperimentParams, u64); 4] {
