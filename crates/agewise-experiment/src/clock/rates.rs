@@ -27,7 +27,7 @@ pub enum Spread {
     Equal,
     /// The median times exp(S z) with z standard normal.
     LogNormal(f64),
-    /// As phones that are in use ([`phones`]).
+    /// As phones that are in use, by the table of this crate.
     Phones,
     /// As models of phones, each counted once.
     PhonesByModel,
