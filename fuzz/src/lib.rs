@@ -9,7 +9,7 @@
 
 use agewise_core::Seed;
 use agewise_train::checkpoint::{Checkpoint, CheckpointView, read_model};
-use agewise_train::data::cifar::{Labels, SHAPE, read_cifar};
+use agewise_train::data::cifar::{CifarLabels, SHAPE, read_cifar};
 use agewise_train::data::idx::{read_idx, read_idx_of};
 use agewise_train::data::{ImageShape, Images, Loss, OwnData, OwnDataParams, PartitionParams};
 use agewise_train::model::{Model, ModelSpec};
@@ -64,7 +64,7 @@ pub fn idx_gzip(bytes: &[u8]) {
 
 /// Any bytes as records of CIFAR-10 and of CIFAR-100, plain and as gzip.
 pub fn cifar(bytes: &[u8]) {
-    for labels in [Labels::Ten, Labels::Hundred] {
+    for labels in [CifarLabels::Ten, CifarLabels::Hundred] {
         for images in [0, 1, 2] {
             if let Ok(records) = read_cifar(bytes, labels, images) {
                 assert_eq!(records.labels.len(), images as usize);
@@ -74,11 +74,12 @@ pub fn cifar(bytes: &[u8]) {
         }
     }
     // A record made of these bytes is read back, plane by plane.
-    let mut record: Vec<u8> = bytes.iter().copied().cycle().take(Labels::Ten.record()).collect();
-    if record.len() == Labels::Ten.record() {
+    let mut record: Vec<u8> =
+        bytes.iter().copied().cycle().take(CifarLabels::Ten.record()).collect();
+    if record.len() == CifarLabels::Ten.record() {
         record[0] %= 10;
         // A first byte below 10 is no gzip.
-        let records = read_cifar(&record[..], Labels::Ten, 1).unwrap();
+        let records = read_cifar(&record[..], CifarLabels::Ten, 1).unwrap();
         let plane = SHAPE.len() / 3;
         for pixel in 0..plane {
             for color in 0..3 {

@@ -1,4 +1,4 @@
-//! What clients report, as arrays of Python with one entry or row for each client.
+//! The figures that clients report, as arrays of Python with one entry or row for each client.
 
 use agewise::selection::{Error, Report, Result};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};

@@ -21,7 +21,7 @@ pub(crate) struct ClockArgs {
     #[serde(serialize_with = "as_text")]
     schedule: Option<Schedule>,
 
-    /// The unit in which the cost of a target leads: rounds, seconds, bytes, bytes-down, bytes-up, client-seconds or
+    /// The unit in which the cost of a target is reported first: rounds, seconds, bytes, bytes-down, bytes-up, client-seconds or
     /// joules
     #[arg(long, value_parser = parse::<Unit>)]
     unit: Option<Unit>,

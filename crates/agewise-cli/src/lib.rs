@@ -16,6 +16,7 @@ mod data;
 mod deployment_config;
 mod doctor;
 mod experiment;
+mod live_report;
 mod man;
 mod network;
 mod policies;
@@ -24,7 +25,6 @@ mod progress;
 mod progress_table;
 mod report;
 mod run_args;
-mod serve;
 mod simulate;
 mod sizes;
 mod status;
@@ -47,7 +47,7 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// The user can fix it: a value, a file name, a file's contents.
     BadInput(String),
-    /// The machine is in the way: a disk, a permission.
+    /// The machine refuses: a disk is full, a permission is missing.
     Io(String),
     /// The user stopped it; what there is was written.
     Interrupted(String),

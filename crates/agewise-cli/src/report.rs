@@ -1,7 +1,7 @@
 //! `agewise report`: draws experiments again, from their folders.
 
 use super::data::DataDir;
-use super::{Failure, print, serve, web_browser};
+use super::{Failure, live_report, print, web_browser};
 use agewise_core::files::write_atomically;
 use agewise_experiment::run_dir::{LOGS, REPORT, SUMMARY};
 use agewise_experiment::{Experiment, Results, RunDir, read};
@@ -71,7 +71,13 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
         let [path] = &args.runs[..] else {
             return Err(agewise_core::Error::new("serve", args.runs.len(), "one run").into());
         };
-        return serve::serve(RunDir::open(path)?, folders, name_of(path), args.listen, args.open);
+        return live_report::serve(
+            RunDir::open(path)?,
+            folders,
+            name_of(path),
+            args.listen,
+            args.open,
+        );
     }
     let mut runs = Vec::with_capacity(args.runs.len());
     // Of what is written to; they are held until the end.

@@ -1,8 +1,8 @@
 //! The ages of a population: A(t+1) = (A(t) + 1)(1 - S(t)), Section III of the paper.
 //!
-//! Instead of adding one to n numbers in each round, the book keeps the round since which each client
+//! Instead of adding one to n numbers in each round, this type keeps the round since which each client
 //! waits; a round then costs what its cohort costs. The true count is never lost: a law saturates at
-//! its `max_age`, the book does not.
+//! its `max_age`, this type does not.
 
 use crate::error::{Error, Result};
 use crate::sizes::check_clients;

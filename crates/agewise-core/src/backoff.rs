@@ -60,7 +60,7 @@ impl Failures {
         ((interval * intervals).ceil() as u64).max(1)
     }
 
-    /// How often a client is asked at most that never delivers, in so many rounds from the first time on.
+    /// How often a client that never delivers is asked at most, in so many rounds from the first time on.
     pub fn most_asks(rounds: u64, interval: f64) -> u64 {
         let (mut asks, mut next) = (0, 0);
         for in_a_row in 1..LAST_STEP {
@@ -73,7 +73,7 @@ impl Failures {
         asks + rounds.saturating_sub(next).div_ceil(Self::wait(LAST_STEP, interval))
     }
 
-    /// How often a client is asked at most per round in the long run that never delivers.
+    /// How often a client that never delivers is asked at most per round in the long run.
     pub fn rate_of_a_dead_client(interval: f64) -> f64 {
         1.0 / Self::wait(LAST_STEP, interval) as f64
     }

@@ -30,7 +30,7 @@ mod world;
 
 pub use callbacks::{Callbacks, NoCallbacks};
 pub use clock::{
-    Buffered, ClientTimes, ClockLog, Deadline, LinkDistribution, Mixing, Power, RateDistribution,
+    Buffered, ClientTimes, ClockLog, Deadline, FedAsync, LinkDistribution, Power, RateDistribution,
     RoundCosts, Schedule, SecondsRecord, Spread, Unit,
 };
 pub use error::ExperimentError;

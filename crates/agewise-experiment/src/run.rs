@@ -1,10 +1,10 @@
 //! One variant under one seed.
 
-mod logged;
+mod asynchronous;
 mod recorder;
+mod replayed_selection;
 mod run_clock;
 mod selection;
-mod steps;
 mod training;
 
 pub use selection::{SelectionRun, SelectionSpec};

@@ -56,8 +56,8 @@ pub use heat_map::HeatMap;
 pub use intervals::{IntervalPlot, IntervalRow};
 pub use legend::LegendPosition;
 pub use page::{
-    Cell, Column, Comparison, KeyFigure, Link, LivePage, LiveState, Matrix, MatrixCell, Page,
-    Table, Unit,
+    AxisUnit, Cell, Column, Comparison, KeyFigure, Link, LivePage, LiveState, Matrix, MatrixCell,
+    Page, Table,
 };
 pub use panel::Panel;
 pub use png::DrawError;

@@ -3,7 +3,7 @@
 use crate::section::ReportSection;
 use agewise_core::Result;
 use agewise_experiment::{ClockLog, Experiment, RateDistribution, RoundLog, RoundRecord};
-use agewise_plot::Unit;
+use agewise_plot::AxisUnit;
 
 /// A run has about as many knots; between them the way is straight.
 const KNOTS: usize = 150;
@@ -74,13 +74,13 @@ const KINDS: [Kind; 4] = [
 
 impl ReportSection<'_> {
     /// Every unit that this experiment has: for each variant, the mean over seeds of what rounds have cost so far.
-    pub(crate) fn units(&self) -> Result<Vec<Unit>> {
+    pub(crate) fn units(&self) -> Result<Vec<AxisUnit>> {
         let kinds = KINDS.iter().filter(|kind| (kind.exists)(self.experiment()));
         kinds.map(|kind| self.axis_unit(kind)).collect()
     }
 
-    fn axis_unit(&self, kind: &Kind) -> Result<Unit> {
-        let mut unit = Unit::new(kind.name, kind.label);
+    fn axis_unit(&self, kind: &Kind) -> Result<AxisUnit> {
+        let mut unit = AxisUnit::new(kind.name, kind.label);
         for (place, (name, _)) in self.styles().into_iter().enumerate() {
             let runs = self.runs_of(place).map(|run| {
                 let logs = run.training.iter().flat_map(|training| &training.logs);

@@ -11,7 +11,7 @@ use agewise_server::client::{Event, OwnTask, TaskProvider};
 use agewise_server::coordinator::{self, Admin, Coordinator, LEDGER};
 use agewise_server::crypto::Identity;
 use agewise_server::test_support::Numbers;
-use agewise_server::{AccessParams, CoordinatorParams, ModelParams, RoundParams};
+use agewise_server::{AccessParams, CoordinatorParams, DeployedModelParams, RoundParams};
 use rusqlite::{Connection, params};
 use std::path::Path;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ async fn run(policy: &str, clients: u64) -> (f64, f64) {
             report_seconds: 600.0,
             ..RoundParams::default()
         },
-        model: ModelParams { eval_every: 0, ..ModelParams::default() },
+        model: DeployedModelParams { eval_every: 0, ..DeployedModelParams::default() },
         ..CoordinatorParams::default()
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -9,7 +9,7 @@ use agewise_server::client::{OwnTask, TaskProvider};
 use agewise_server::coordinator::{self, Coordinator, LEDGER};
 use agewise_server::test_support::Numbers;
 use agewise_server::tls::{ServerIdentity, TrialCertificates, Trust};
-use agewise_server::{AccessParams, CoordinatorParams, ModelParams, RoundParams};
+use agewise_server::{AccessParams, CoordinatorParams, DeployedModelParams, RoundParams};
 use agewise_train::data::ImageShape;
 use agewise_train::model::{Model, ModelSpec};
 use rusqlite::Connection;
@@ -48,7 +48,11 @@ async fn run(policy: &str, rounds: u64, with_tls: bool) -> Vec<f64> {
             report_seconds: 600.0,
             ..RoundParams::default()
         },
-        model: ModelParams { name: "cnn".to_string(), eval_every: 0, ..ModelParams::default() },
+        model: DeployedModelParams {
+            name: "cnn".to_string(),
+            eval_every: 0,
+            ..DeployedModelParams::default()
+        },
         ..CoordinatorParams::default()
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

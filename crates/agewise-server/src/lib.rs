@@ -27,6 +27,6 @@ pub mod tls;
 
 pub use agewise_train::aggregation::MaxNorm;
 pub use config::{
-    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, LimitParams, ModelParams,
-    ReportDeadline, RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
+    AccessParams, CoordinatorConfig, CoordinatorParams, DeployedModelParams, DrawSource,
+    LimitParams, ReportDeadline, RoundParams, TlsParams, UpdateParams, refuse_renamed_keys,
 };

@@ -1,7 +1,7 @@
 //! Both ends over the learning engine of agewise: the coordinator's task, and the tasks of clients.
 
 use crate::client::TaskProvider;
-use crate::config::ModelParams;
+use crate::config::DeployedModelParams;
 use crate::protocol::TaskSpec;
 use agewise_core::{Error, Result};
 use agewise_train::data::{Dataset, ImageShape, Partition, PixelNormalization};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The coordinator's task: a model of the zoo, with the test images of a data set.
 pub fn coordinator_task(
-    params: &ModelParams,
+    params: &DeployedModelParams,
     training: LocalTraining,
     dataset: Dataset,
 ) -> Result<NativeTask> {

@@ -1,4 +1,4 @@
-//! What is trained: the one seam between federated learning and a learning problem.
+//! What is trained: the only interface between federated learning and a learning problem.
 //!
 //! A [`Task`] says who the clients are (how many samples each has), what the first model is, how a client trains, and how
 //! good a model is. Parameters are one slice of floats, whatever they mean. The simulator, the deployment's coordinator

@@ -8,7 +8,7 @@ use agewise_core::{Seed, SizeDistribution};
 use agewise_experiment::{ExperimentParams, RunDir, TrainingParams, load_data, split_partition};
 use agewise_report::data::{Shown, show};
 use agewise_report::format::number;
-use agewise_train::data::{FeatureScale, PartitionParams, Spread, is_known};
+use agewise_train::data::{FeatureScale, MinMedianMax, PartitionParams, is_known};
 use clap::Args;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<(), Failure> {
 fn text(shown: &Shown, folder: &Path) -> String {
     let summary = &shown.summary;
     let out = &summary.summary;
-    let row = |name: &str, spread: Spread| {
+    let row = |name: &str, spread: MinMedianMax| {
         [name.to_string(), number(spread.min), number(spread.median), number(spread.max)]
     };
     let mut rows = vec![row("samples", out.sizes)];

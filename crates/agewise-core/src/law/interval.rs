@@ -5,7 +5,7 @@
 
 use super::AgeLaw;
 use crate::math::square;
-use crate::theory::phases::LawParts;
+use crate::theory::autocorrelation::LawParts;
 use serde::Serialize;
 
 /// Mean and variance of X.

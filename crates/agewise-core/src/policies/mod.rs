@@ -10,7 +10,6 @@ mod active;
 mod age_herding;
 mod clustered;
 mod divfl;
-mod hierarchical;
 mod law_policy;
 mod markov_capped;
 mod markov_custom;
@@ -29,6 +28,7 @@ mod simd;
 #[cfg(test)]
 mod test_support;
 mod vectors;
+mod ward_clustering;
 
 /// Every policy, in the order in which they are listed.
 pub const POLICIES: &[PolicyEntry] = &[

@@ -22,7 +22,7 @@ use crate::random::{Chance, Draw, Draws, Seed, Stream};
 use crate::round::{Pick, Round};
 use crate::setting::{EmptyCohort, Setting};
 use crate::theory::deterministic::{MOST_DECISIONS, replay};
-use crate::theory::periodic::{self, phase, position};
+use crate::theory::phased::{self, phase, position};
 use crate::theory::windows::{mixed_periodic_window_sd, periodic_window_sd};
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, unbiased_sigma};
 use crate::weighting::Weighting;
@@ -96,8 +96,8 @@ impl Phased {
             common_rate: setting.common_rate(),
             // n/m is a fraction and gives an exact step.
             common_step: match setting.own_interval() {
-                None => periodic::step(setting.cohort(), setting.clients()),
-                Some(interval) => periodic::step_of_rate(1.0 / interval),
+                None => phased::step(setting.cohort(), setting.clients()),
+                Some(interval) => phased::step_of_rate(1.0 / interval),
             },
             grace,
             share: reshuffle,
@@ -111,7 +111,7 @@ impl Phased {
     fn step(&self, client: u32) -> u128 {
         match &self.rates {
             None => self.common_step,
-            Some(rates) => periodic::step_of_rate(rates[client as usize]),
+            Some(rates) => phased::step_of_rate(rates[client as usize]),
         }
     }
 
@@ -190,7 +190,7 @@ impl Phased {
         let fraction = setting.rates().is_none() && setting.own_interval().is_none();
         let clients = u64::from(setting.clients());
         let period =
-            if fraction { periodic::period(setting.clients(), setting.cohort()) } else { LONGEST };
+            if fraction { phased::period(setting.clients(), setting.cohort()) } else { LONGEST };
         let rounds = period.min(LONGEST);
         if rounds * clients <= MOST_DECISIONS || !fraction {
             let rounds = rounds.min(MOST_DECISIONS / clients).max(1);
@@ -201,7 +201,7 @@ impl Phased {
             return Cohorts { sizes: replay.cohort_sizes, sigma: Some(sigma) };
         }
         let sizes: Vec<u64> = (0..rounds)
-            .map(|round| periodic::due(setting.clients(), setting.cohort(), round))
+            .map(|round| phased::due(setting.clients(), setting.cohort(), round))
             .collect();
         let equal = weighting != Weighting::DataSize || setting.sizes().are_equal();
         let empty = match setting.empty_cohort() {

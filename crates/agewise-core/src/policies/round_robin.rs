@@ -12,7 +12,7 @@ use crate::random::Seed;
 use crate::round::{Pick, Round};
 use crate::setting::Setting;
 use crate::theory::deterministic::{MOST_DECISIONS, replay};
-use crate::theory::periodic;
+use crate::theory::phased;
 use crate::theory::windows::periodic_window_sd;
 use crate::theory::{PolicyTheory, Sigma, WINDOW_LENGTHS, uniform_subset_sigma};
 use crate::weighting::Weighting;
@@ -65,7 +65,7 @@ impl Policy for RoundRobin {
 /// Which clients meet is fixed, so cohorts are no random subsets: with data sizes, play one period.
 fn replayed_sigma(setting: &Setting) -> Option<Sigma> {
     let (n, m) = (u64::from(setting.clients()), u64::from(setting.cohort()));
-    let period = periodic::period(setting.clients(), setting.cohort());
+    let period = phased::period(setting.clients(), setting.cohort());
     let short = period.checked_mul(n).is_some_and(|decisions| decisions <= MOST_DECISIONS);
     short.then(|| {
         let takes_part = |round, client| (u64::from(client) + n - round * m % n) % n < m;

@@ -9,22 +9,22 @@
 //! | Theorem 5, Sigma of independent clients | [`independent`] |
 //! | (none) cohort sizes round by round | [`cohort_size`] |
 //! | (none) sqrt(Var Y)/T | [`windows`] |
-//! | (none) how long clients stay in step | [`phases`] |
+//! | (none) how long clients stay in step | [`autocorrelation`] |
 
+pub mod autocorrelation;
 mod binomial;
 mod bound;
 pub mod cohort_size;
 pub(crate) mod deterministic;
 pub mod independent;
-pub mod periodic;
-pub mod phases;
+pub mod phased;
 pub mod subset_weights;
 pub mod windows;
 pub mod with_replacement;
 
+pub use autocorrelation::PhaseTheory;
 pub use binomial::Binomial;
 pub use bound::{BoundConstants, BoundParts, ConvergenceBound, ObjectiveConstants};
-pub use phases::PhaseTheory;
 
 use crate::law::{AgeLaw, IntervalMoments};
 use crate::math::square;

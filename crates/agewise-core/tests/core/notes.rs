@@ -6,7 +6,7 @@
 use crate::common::{mean_and_error, play, policy, run, setting, skipping};
 use agewise_core::metrics::{CoParticipation, CohortSizes};
 use agewise_core::theory::{
-    BoundConstants, ConvergenceBound, ObjectiveConstants, cohort_size, periodic, subset_weights,
+    BoundConstants, ConvergenceBound, ObjectiveConstants, cohort_size, phased, subset_weights,
     with_replacement,
 };
 use agewise_core::{
@@ -330,8 +330,8 @@ fn theorem_1_needs_two_local_steps() {
 fn phased_cohorts_stay_within_two_of_the_target() {
     for (clients, cohort, least, most) in [(100, 15, 14, 16), (10_000, 1_500, 1_499, 1_502)] {
         let mut sizes = CohortSizes::default();
-        for round in 0..periodic::period(clients, cohort) {
-            sizes.record(periodic::due(clients, cohort, round));
+        for round in 0..phased::period(clients, cohort) {
+            sizes.record(phased::due(clients, cohort, round));
         }
         println!(
             "phased, n = {clients}: {}..{}, mean {}, sd {:.4}",

@@ -6,11 +6,11 @@
 //! the seconds that clients worked, and the bytes that were moved. All of it follows from the configuration and the seed.
 
 mod client_times;
-pub(crate) mod columns;
 mod costs;
 mod in_flight;
 mod links;
 mod phones;
+pub(crate) mod rate_file;
 mod rates;
 mod round_clock;
 mod schedule;
@@ -21,7 +21,7 @@ pub use client_times::ClientTimes;
 pub use costs::{ClockLog, Power, RoundCosts};
 pub use links::LinkDistribution;
 pub use rates::{RateDistribution, Spread};
-pub use schedule::{Buffered, Deadline, Mixing, Schedule};
+pub use schedule::{Buffered, Deadline, FedAsync, Schedule};
 pub use unit::Unit;
 pub use waits::SecondsRecord;
 

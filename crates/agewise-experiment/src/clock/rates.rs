@@ -123,7 +123,7 @@ pub(crate) fn is_column(text: &str) -> bool {
 
 /// What was read from a file.
 fn column(columns: &Columns, text: &str, clients: u32, place: usize) -> Result<Vec<f64>> {
-    let names = super::columns::names(text);
+    let names = super::rate_file::names(text);
     let name = names.get(place).or(names.first()).cloned().unwrap_or_default();
     let unread = || Error::new("columns", text, "a column that was read from its file");
     let values = columns.get(&name).ok_or_else(unread)?;

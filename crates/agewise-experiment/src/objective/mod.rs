@@ -15,13 +15,13 @@ mod curvature;
 mod local_optima;
 mod minimise;
 mod objective_gaps;
-mod skew;
+mod selection_skew;
 
 pub use constants::ProblemConstants;
 pub use convex::{ConvexProblem, Optimum, is_strongly_convex};
 pub use local_optima::{OptimumBudget, local_optima};
 pub use objective_gaps::{ObjectiveLog, ObjectiveRecord, Optima};
-pub use skew::{SkewRange, SkewTrack, skew};
+pub use selection_skew::{SkewRange, SkewTrack, skew};
 
 use agewise_core::math::square;
 use agewise_core::{Error, Result};

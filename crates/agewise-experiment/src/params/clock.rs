@@ -1,7 +1,7 @@
 //! The table `[clock]`: real conditions of devices and links, and how a round is ended under them.
 
 use super::ExperimentParams;
-use crate::clock::{LinkDistribution, Power, Schedule, Unit, columns};
+use crate::clock::{LinkDistribution, Power, Schedule, Unit, rate_file};
 use agewise_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,8 +74,8 @@ impl ExperimentParams {
         let speeds = speeds.unwrap_or_default();
         let links = self.clock.as_ref().map(|clock| clock.links.clone()).unwrap_or_default();
         let mut known = self.clock.as_ref().map(|clock| clock.columns.clone()).unwrap_or_default();
-        columns::load("speeds", &speeds, 1, &mut known)?;
-        columns::load("links", &links, 2, &mut known)?;
+        rate_file::load("speeds", &speeds, 1, &mut known)?;
+        rate_file::load("links", &links, 2, &mut known)?;
         if !known.is_empty() {
             self.clock.get_or_insert_default().columns = known;
         }

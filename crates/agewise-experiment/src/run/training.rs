@@ -1,7 +1,7 @@
 //! A run of training: one variant under one seed, round by round.
 
-use super::logged::LoggedSelection;
-use super::steps::{SentModels, split_sent};
+use super::asynchronous::{SentModels, split_sent};
+use super::replayed_selection::LoggedSelection;
 use crate::clock::Asked;
 use crate::experiment::{Experiment, SeedContext, Variant};
 use crate::log::{RoundLog, TestScore};

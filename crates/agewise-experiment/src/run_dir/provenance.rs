@@ -1,5 +1,5 @@
-//! Where, when and with what a run was played: `provenance.json`. It repeats nowhere, so none of it is in the files that
-//! do.
+//! Where, when and with what a run was played: `provenance.json`. It differs from machine to machine, so none of it is in
+//! the files whose bytes repeat.
 
 use super::{PROVENANCE, RunDir, RunDirError};
 use serde::{Deserialize, Serialize};

@@ -16,13 +16,13 @@ const SCRIPT: &str = include_str!("interact.js");
 /// For each series it says which value a number of rounds comes to. Between the knots the way is straight; it begins at
 /// nothing before the first round.
 #[derive(Clone, Debug, Serialize)]
-pub struct Unit {
+pub struct AxisUnit {
     name: String,
     label: String,
     by: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-impl Unit {
+impl AxisUnit {
     /// A unit by the name that one chooses it by, and the label of axes.
     pub fn new(name: impl Into<String>, label: impl Into<String>) -> Self {
         Self { name: name.into(), label: label.into(), by: BTreeMap::new() }

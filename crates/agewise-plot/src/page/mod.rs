@@ -8,7 +8,7 @@ mod table;
 use crate::figure::Figure;
 use crate::figure::drawn_width;
 
-pub use interaction::Unit;
+pub use interaction::AxisUnit;
 pub use matrix::{Comparison, Matrix, MatrixCell};
 pub use table::{Cell, Column, Table};
 
@@ -70,7 +70,7 @@ enum Block {
         sentences: Vec<(String, String)>,
     },
     Links(Vec<Link>),
-    Units(Vec<Unit>),
+    Units(Vec<AxisUnit>),
     KeyFigures(Vec<KeyFigure>),
     Preformatted {
         summary: String,
@@ -250,7 +250,7 @@ impl Page {
     }
 
     /// Sets the units in which the convertible axes of all figures from here on can be shown.
-    pub fn units(self, units: impl IntoIterator<Item = Unit>) -> Self {
+    pub fn units(self, units: impl IntoIterator<Item = AxisUnit>) -> Self {
         self.block(Block::Units(units.into_iter().collect()))
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use agewise_plot::{
-    Axis, Cell, Column, Comparison, Figure, HeatMap, KeyFigure, Link, LiveState, Matrix,
-    MatrixCell, Page, Panel, Series, SeriesStyle, Table, Unit,
+    Axis, AxisUnit, Cell, Column, Comparison, Figure, HeatMap, KeyFigure, Link, LiveState, Matrix,
+    MatrixCell, Page, Panel, Series, SeriesStyle, Table,
 };
 use proptest::prelude::*;
 use resvg::usvg::roxmltree::{Document, Error as XmlError, Node, ParsingOptions};
@@ -227,7 +227,7 @@ proptest! {
             .figure(&figure(&text), &*text)
             .preformatted(&*text, &*text)
             .choices([(text.clone(), 0)])
-            .units([Unit::new(&*text, &*text).series(&*text, vec![(1.0, 2.0)])])
+            .units([AxisUnit::new(&*text, &*text).series(&*text, vec![(1.0, 2.0)])])
             .matrix(Matrix::new(&*text, [text.clone(), text.clone()]))
             .sentences(&*text, [("pair_0".to_owned(), text.clone())])
             .links([Link::new(&*text, &*text)])

@@ -8,7 +8,7 @@ use agewise_server::client::{Client, ClientParams, Event, OwnTask};
 use agewise_server::coordinator::{self, Coordinator};
 use agewise_server::crypto::Identity;
 use agewise_server::test_support::Numbers;
-use agewise_server::{AccessParams, CoordinatorParams, ModelParams, RoundParams};
+use agewise_server::{AccessParams, CoordinatorParams, DeployedModelParams, RoundParams};
 use client::Selfish;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -63,7 +63,7 @@ impl Trial {
                 calibrate: Some(false),
                 ..RoundParams::default()
             },
-            model: ModelParams { eval_every: 0, ..ModelParams::default() },
+            model: DeployedModelParams { eval_every: 0, ..DeployedModelParams::default() },
             ..CoordinatorParams::default()
         };
         let coordinator =

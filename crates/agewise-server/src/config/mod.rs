@@ -4,8 +4,8 @@ mod params;
 mod report_deadline;
 
 pub use params::{
-    AccessParams, CoordinatorParams, DrawSource, LimitParams, ModelParams, RoundParams, TlsParams,
-    UpdateParams,
+    AccessParams, CoordinatorParams, DeployedModelParams, DrawSource, LimitParams, RoundParams,
+    TlsParams, UpdateParams,
 };
 pub use report_deadline::ReportDeadline;
 

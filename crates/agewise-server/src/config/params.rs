@@ -31,7 +31,7 @@ pub struct CoordinatorParams {
     /// Rounds and selection.
     pub round: RoundParams,
     /// The model.
-    pub model: ModelParams,
+    pub model: DeployedModelParams,
     /// How clients train.
     pub training: LocalTrainingParams,
     /// Which updates are accepted.
@@ -155,7 +155,7 @@ pub struct RoundParams {
 /// Which model is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ModelParams {
+pub struct DeployedModelParams {
     /// Its name.
     pub name: String,
     /// The data set that it is for: its images' shape, its classes, and the test images on which it is evaluated.
@@ -192,7 +192,7 @@ impl Default for CoordinatorParams {
             access: AccessParams::default(),
             limits: LimitParams::default(),
             round: RoundParams::default(),
-            model: ModelParams::default(),
+            model: DeployedModelParams::default(),
             training: LocalTrainingParams::default(),
             updates: UpdateParams::default(),
             // 0 stands for the cohort size: a round with a single report moves the model by 1/m only.
@@ -262,7 +262,7 @@ impl RoundParams {
     }
 }
 
-impl Default for ModelParams {
+impl Default for DeployedModelParams {
     fn default() -> Self {
         Self {
             name: "2nn".to_string(),

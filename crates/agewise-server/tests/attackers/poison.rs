@@ -6,7 +6,7 @@ use crate::common::raw_client::RawClient;
 use crate::common::site::{Site, settings, soon};
 use agewise_server::protocol::{Announcement, State, report_reply};
 use agewise_server::test_support::Numbers;
-use agewise_server::{CoordinatorParams, MaxNorm, ModelParams, UpdateParams};
+use agewise_server::{CoordinatorParams, DeployedModelParams, MaxNorm, UpdateParams};
 use agewise_train::Evaluation;
 use agewise_train::aggregation::{AggregationParams, WARM_UP};
 use std::path::Path;
@@ -169,7 +169,7 @@ async fn one_client_is_never_the_model() {
     let state = folder("attackers-poison-alone");
     let mut params = poisoned(&state);
     params.aggregation = AggregationParams { full_reports: 0, ..params.aggregation };
-    params.model = ModelParams { keep: 100, ..params.model };
+    params.model = DeployedModelParams { keep: 100, ..params.model };
     let site = Site::open(params.clone(), PARAMETERS).await;
     let mut clients = crowd(&site).await;
     for (round, reports, expected) in [(0u64, 1, None), (1, 2, Some(4.0)), (2, 4, Some(8.0))] {

@@ -11,7 +11,7 @@ use agewise_server::client::{Event, TaskProvider};
 use agewise_server::coordinator::{self as server, Coordinator, CoordinatorError};
 use agewise_server::native::{ImageClient, SharedImages, coordinator_task};
 use agewise_server::{
-    AccessParams, CoordinatorConfig, CoordinatorParams, DrawSource, MaxNorm, ModelParams,
+    AccessParams, CoordinatorConfig, CoordinatorParams, DeployedModelParams, DrawSource, MaxNorm,
     ReportDeadline, RoundParams, UpdateParams,
 };
 use agewise_train::Threads;
@@ -61,7 +61,7 @@ pub(crate) fn params(state: &Path, policy: &str, clients: u64, cohort: u64) -> C
             min_reports: 1,
             ..RoundParams::default()
         },
-        model: ModelParams::default(),
+        model: DeployedModelParams::default(),
         updates: UpdateParams { max_norm: MaxNorm::OFF, ..UpdateParams::default() },
         aggregation: AggregationParams::default(),
         training: LocalTrainingParams {

@@ -1,5 +1,5 @@
-//! Our aggregators: a bound on norms, clipping, then a rule that combines updates, of which few go only a part of the way, then a step of the
-//! server.
+//! Our aggregators: a bound on norms, clipping, a rule that combines the updates (few updates move the model by their
+//! share only), and a step of the server.
 
 use super::clip::{Clip, shorten};
 use super::server_optimizer::ServerOptimizer;

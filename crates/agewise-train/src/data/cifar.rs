@@ -10,14 +10,14 @@ pub const SHAPE: ImageShape = ImageShape::new(3, 32, 32);
 
 /// The classes of CIFAR-10 or of CIFAR-100, which decide how a record begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Labels {
+pub enum CifarLabels {
     /// One label below 10.
     Ten,
     /// A coarse label below 20, which is left aside, and a fine one below 100.
     Hundred,
 }
 
-impl Labels {
+impl CifarLabels {
     /// The number of classes.
     pub const fn classes(self) -> u32 {
         match self {
@@ -52,7 +52,11 @@ pub struct Records {
 /// Reads a file of exactly so many records, plain or gzip.
 ///
 /// Reads and keeps at most those records and one byte, however long the source is.
-pub fn read_cifar(source: impl Read, labels: Labels, images: u32) -> Result<Records, FormatError> {
+pub fn read_cifar(
+    source: impl Read,
+    labels: CifarLabels,
+    images: u32,
+) -> Result<Records, FormatError> {
     let record = labels.record();
     let size = u64::from(images) * record as u64;
     let bytes = read_at_most(unpack(source)?, size)?;

@@ -1,4 +1,4 @@
-//! Reading bytes that may be packed and may be a trap.
+//! Reading bytes that may be compressed, and may unpack to far more than they should.
 
 use super::error::FormatError;
 use flate2::read::MultiGzDecoder;

@@ -1,7 +1,7 @@
 //! From files to a data set in memory.
 
 use super::catalogue::{CatalogueEntry, ContentFile, Holds, Layout, Split, find};
-use super::cifar::{Labels, Records, read_cifar};
+use super::cifar::{CifarLabels, Records, read_cifar};
 use super::digits::{embedded_digits, embedded_owners};
 use super::error::{DataError, FormatError};
 use super::gzip::{read_at_most, unpack};
@@ -88,8 +88,12 @@ fn natural_clients(entry: &CatalogueEntry, packed: &[u8]) -> Result<NaturalClien
 }
 
 /// The labels of a set of records.
-fn labels(entry: &CatalogueEntry) -> Labels {
-    if entry.classes == Labels::Hundred.classes() { Labels::Hundred } else { Labels::Ten }
+fn labels(entry: &CatalogueEntry) -> CifarLabels {
+    if entry.classes == CifarLabels::Hundred.classes() {
+        CifarLabels::Hundred
+    } else {
+        CifarLabels::Ten
+    }
 }
 
 /// A data set from idx files, each of which `source` opens by its name.

@@ -45,8 +45,8 @@ pub use load::{is_known, load};
 pub use locate::{DATA_VARIABLE, DatasetFiles, default_folder, folders};
 pub use own::{Loss, OwnData, OwnDataParams};
 pub use partition::{
-    CheckedPartition, Divisible, Partition, PartitionDistribution, PartitionParams,
-    PartitionSummary, Spread,
+    CheckedPartition, Divisible, MinMedianMax, Partition, PartitionDistribution, PartitionParams,
+    PartitionSummary,
 };
 pub use pixels::{PixelNormalization, PixelScale};
 pub use set::{Data, NaturalClients, SampleSet};

@@ -1,6 +1,6 @@
 //! The file formats, good and bad: every bad file is an error that says what was found, in bounded memory.
 
-use agewise_train::data::cifar::{Labels, SHAPE, read_cifar};
+use agewise_train::data::cifar::{CifarLabels, SHAPE, read_cifar};
 use agewise_train::data::idx::{Idx, read_idx, read_idx_of};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -153,27 +153,27 @@ fn cifar_planes_become_pixels() {
     let plane = SHAPE.len() / 3;
     let pixels: Vec<u8> = [vec![1; plane], vec![2; plane], vec![3; plane]].concat();
     let ten = [&[7][..], &pixels, &[9], &pixels].concat();
-    let records = read_cifar(&ten[..], Labels::Ten, 2).unwrap();
+    let records = read_cifar(&ten[..], CifarLabels::Ten, 2).unwrap();
     assert_eq!(records.labels, [7, 9]);
     assert_eq!(records.pixels, [1, 2, 3].repeat(2 * plane));
-    assert_eq!(read_cifar(&gzip(&ten)[..], Labels::Ten, 2).unwrap(), records);
+    assert_eq!(read_cifar(&gzip(&ten)[..], CifarLabels::Ten, 2).unwrap(), records);
     let hundred = [&[19, 99][..], &pixels].concat();
-    assert_eq!(read_cifar(&hundred[..], Labels::Hundred, 1).unwrap().labels, [99]);
+    assert_eq!(read_cifar(&hundred[..], CifarLabels::Hundred, 1).unwrap().labels, [99]);
 }
 
 #[test]
 fn bad_cifar_files_are_named() {
     let flaw = |bytes: &[u8], labels| read_cifar(bytes, labels, 2).unwrap_err().to_string();
-    let record = Labels::Ten.record();
-    assert!(flaw(&[], Labels::Ten).contains("found 0 bytes"));
-    assert!(flaw(&vec![0; 2 * record - 1], Labels::Ten).contains("found 6145 bytes"));
-    assert!(flaw(&vec![0; 2 * record + 1], Labels::Ten).contains("more than 6146 bytes"));
-    assert!(flaw(&vec![0; record], Labels::Ten).contains("2 records of 3073"));
-    assert!(flaw(&vec![10; 2 * record], Labels::Ten).contains("label 10 in record 0"));
-    let two = vec![100; 2 * Labels::Hundred.record()];
-    assert!(flaw(&two, Labels::Hundred).contains("a label from 0 to 99"));
+    let record = CifarLabels::Ten.record();
+    assert!(flaw(&[], CifarLabels::Ten).contains("found 0 bytes"));
+    assert!(flaw(&vec![0; 2 * record - 1], CifarLabels::Ten).contains("found 6145 bytes"));
+    assert!(flaw(&vec![0; 2 * record + 1], CifarLabels::Ten).contains("more than 6146 bytes"));
+    assert!(flaw(&vec![0; record], CifarLabels::Ten).contains("2 records of 3073"));
+    assert!(flaw(&vec![10; 2 * record], CifarLabels::Ten).contains("label 10 in record 0"));
+    let two = vec![100; 2 * CifarLabels::Hundred.record()];
+    assert!(flaw(&two, CifarLabels::Hundred).contains("a label from 0 to 99"));
     let mut endless = Endless::after(Vec::new());
-    assert!(read_cifar(&mut endless, Labels::Ten, 2).is_err());
+    assert!(read_cifar(&mut endless, CifarLabels::Ten, 2).is_err());
     assert!(endless.taken <= 2 * record as u64 + 1);
 }
 
@@ -185,8 +185,8 @@ proptest! {
             if let Ok(idx) = read_idx(&bytes[..], most) {
                 prop_assert!(idx.values.len() as u64 <= most);
             }
-            let _ = read_cifar(&bytes[..], Labels::Ten, (most % 3) as u32);
-            let _ = read_cifar(&bytes[..], Labels::Hundred, (most % 3) as u32);
+            let _ = read_cifar(&bytes[..], CifarLabels::Ten, (most % 3) as u32);
+            let _ = read_cifar(&bytes[..], CifarLabels::Hundred, (most % 3) as u32);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Groups of clients with similar sketches, none of which holds more than one distribution can take.
 
-use super::super::hierarchical::ward;
 use super::super::sampling::{streams::UNIFORM, uniform_sample};
 use super::super::simd::squared_distance;
 use super::super::vectors::Vectors;
+use super::super::ward_clustering::ward;
 use super::allocation::Part;
 use crate::round::Round;
 

@@ -2,13 +2,13 @@
 
 mod buffered;
 mod deadline;
-mod mixing;
+mod fed_async;
 mod over_select;
 mod sync;
 
 pub use buffered::Buffered;
 pub use deadline::Deadline;
-pub use mixing::Mixing;
+pub use fed_async::FedAsync;
 
 use super::client_times::ClientTimes;
 use agewise_core::{Error, Result};
@@ -35,7 +35,7 @@ pub enum Schedule {
     /// There are no rounds: a cohort of clients works at any moment, and the server makes a step with so many updates.
     Buffered(Buffered),
     /// The same with a step for each update.
-    Async(Mixing),
+    Async(FedAsync),
 }
 
 /// A client that was asked in a round.
@@ -184,7 +184,7 @@ impl FromStr for Schedule {
             text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let found = match (name, rest) {
             ("buffered", Some(rest)) => Buffered::parse(rest).map(Self::Buffered),
-            _ if text.starts_with("async") => Mixing::parse(&text[5..]).map(Self::Async),
+            _ if text.starts_with("async") => FedAsync::parse(&text[5..]).map(Self::Async),
             ("sync", None) => Some(Self::Sync),
             ("deadline", Some(rest)) => Deadline::parse(rest).map(Self::Deadline),
             ("over-select", Some(rest)) => over_select::parse(rest).map(Self::OverSelect),

@@ -12,7 +12,7 @@ mod split;
 mod summary;
 
 pub use distribution::PartitionDistribution;
-pub use summary::{PartitionSummary, Spread};
+pub use summary::{MinMedianMax, PartitionSummary};
 
 use super::images::{Dataset, Images};
 use super::set::{Data, NaturalClients};

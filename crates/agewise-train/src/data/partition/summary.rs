@@ -5,16 +5,16 @@ use serde::Serialize;
 
 /// The smallest, the middle and the largest of several numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
+pub struct MinMedianMax {
     /// The smallest.
     pub min: f64,
-    /// The one in the middle, or the mean of the two in the middle.
+    /// The median.
     pub median: f64,
     /// The largest.
     pub max: f64,
 }
 
-impl Spread {
+impl MinMedianMax {
     /// Of at least one number; of none it is 0.
     fn new(mut numbers: Vec<f64>) -> Self {
         numbers.sort_by(f64::total_cmp);
@@ -34,9 +34,9 @@ pub struct PartitionSummary {
     /// The samples of all clients together.
     pub images: usize,
     /// The samples of a client.
-    pub sizes: Spread,
+    pub sizes: MinMedianMax,
     /// The classes of which a client has samples.
-    pub classes: Spread,
+    pub classes: MinMedianMax,
     /// The total variation distance between the labels of a client and all labels, on average over clients: 0 if
     /// everyone has the same mixture, near 1 if everyone has a class of its own.
     pub mean_distance: f64,
@@ -45,7 +45,7 @@ pub struct PartitionSummary {
 impl PartitionSummary {
     pub(super) fn new(partition: &Partition) -> Self {
         let sizes = partition.sizes();
-        let all = Spread::new(sizes.iter().map(|&size| size as f64).collect());
+        let all = MinMedianMax::new(sizes.iter().map(|&size| size as f64).collect());
         let classes = partition.histograms().iter().map(|histogram| {
             let present = histogram.iter().filter(|&&count| count > 0);
             present.count() as f64
@@ -56,7 +56,7 @@ impl PartitionSummary {
             clients: sizes.len(),
             images: sizes.iter().sum(),
             sizes: all,
-            classes: Spread::new(classes.collect()),
+            classes: MinMedianMax::new(classes.collect()),
             mean_distance: distances.sum::<f64>() / sizes.len() as f64,
         }
     }

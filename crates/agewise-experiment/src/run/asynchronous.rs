@@ -1,6 +1,6 @@
 //! Training without rounds: steps of the server, each with the updates that have come in since the last.
 
-use super::logged::LoggedSelection;
+use super::replayed_selection::LoggedSelection;
 use super::training::TrainingRun;
 use crate::clock::{Answer, AtWork, Fleet, RoundClock, RoundCosts, Schedule, Step};
 use crate::log::{AskLog, RoundLog};

@@ -12,14 +12,14 @@ const MIXING: f64 = 0.6;
 
 /// How the server makes a step with a single update.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Mixing {
+pub struct FedAsync {
     /// The share of the way that the model moves for an update that is not stale.
     pub share: f64,
     /// How fast an update that is stale loses weight.
     pub exponent: f64,
 }
 
-impl Mixing {
+impl FedAsync {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let known =
             [("mixing", MIXING, f64::MIN_POSITIVE..=1.0), ("exponent", EXPONENT, 0.0..=10.0)];
@@ -35,7 +35,7 @@ impl Mixing {
     }
 }
 
-impl fmt::Display for Mixing {
+impl fmt::Display for FedAsync {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = [("mixing", self.share, MIXING), ("exponent", self.exponent, EXPONENT)];
         let said = options.iter().filter(|(_, value, usual)| value != usual);
