@@ -278,7 +278,10 @@ fn check(path: &Path, folders: &[PathBuf]) -> Result<(), Failure> {
         ["round", "connections", "limits"].iter().any(|name| table.contains_key(*name));
     if is_deployment {
         deployment_config::read(path)?.check().map_err(|error| wrong(&error))?;
-        return print(&format!("{}: a deployment that can be started\n", path.display()));
+        return print(&format!(
+            "{}: a deployment; nothing is wrong with its values (files that it names are looked at when it starts)\n",
+            path.display()
+        ));
     }
     let params = read_params(&text, None).map_err(|error| wrong(&error))?;
     let kind = if params.training.is_some() { "comparison" } else { "simulation" };

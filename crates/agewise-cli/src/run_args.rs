@@ -126,7 +126,7 @@ pub(crate) fn max_age(text: &str) -> Result<MaxAge, String> {
 #[command(next_help_heading = "The world")]
 struct WorldArgs {
     /// When clients are online: always, bernoulli:P, on-off:UP,DOWN, diurnal:PERIOD,DEPTH, more-data-first:LEAST or
-    /// slow-less:LEAST, in rounds; with a clock also in seconds: bernoulli:P,600s, on-off:3600s,600s, diurnal:86400s,0.8
+    /// slow-less:LEAST, in rounds; with the clock of `agewise compare` also in seconds: bernoulli:P,600s, on-off:3600s,600s, diurnal:86400s,0.8
     #[arg(long, value_name = "MODEL")]
     availability: Option<String>,
 

@@ -207,7 +207,8 @@ impl ReportSection<'_> {
 
     /// A caution where updates were not taken, or where results cannot be repeated; nothing where neither is so.
     pub(crate) fn caution(&self) -> Option<String> {
-        let cautions: Vec<String> = self.diverged().into_iter().chain(self.varied()).collect();
+        let left_out = [false, true].into_iter().filter_map(|is_bounded| self.left_out(is_bounded));
+        let cautions: Vec<String> = left_out.chain(self.varied()).collect();
         (!cautions.is_empty()).then(|| cautions.join(" "))
     }
 
@@ -223,18 +224,26 @@ impl ReportSection<'_> {
         })
     }
 
-    /// A caution where updates were not taken.
-    fn diverged(&self) -> Option<String> {
+    /// A caution where updates were not taken: with a bound on norms most of them were too far away, without one they were
+    /// not finite.
+    fn left_out(&self, is_bounded: bool) -> Option<String> {
         let of = |policy: &VariantSummary| {
+            let has_bound = |rule: &String| rule.contains("max_norm");
             let mean = policy.means.get("rejected")?.mean;
-            (mean > 0.0).then(|| format!("{} ({} per run)", policy.policy, number(mean)))
+            (mean > 0.0 && policy.aggregation.as_ref().is_some_and(has_bound) == is_bounded)
+                .then(|| format!("{} ({} per run)", policy.policy, number(mean)))
         };
         let policies: Vec<String> = self.summary.policies.iter().filter_map(of).collect();
-        (!policies.is_empty()).then(|| {
+        let policies = (!policies.is_empty()).then(|| policies.join(", "))?;
+        Some(if is_bounded {
             format!(
-                "Training diverged: updates that were not finite were not taken, and their clients not credited, with {}. A \
-                 smaller learning rate may help.",
-                policies.join(", ")
+                "Updates beyond max_norm were left out, and their clients not credited, with {policies}. A larger bound, or \
+                 max_norm=auto, takes more of them."
+            )
+        } else {
+            format!(
+                "Training diverged: updates that were not finite were not taken, and their clients not credited, with \
+                 {policies}. A smaller learning rate may help."
             )
         })
     }
@@ -251,7 +260,7 @@ fn mean(policy: &VariantSummary, name: &str) -> Option<f64> {
 
 /// A sentence about the policy with the most even load, by the measure that decides: Jain's index of how often clients took part,
 /// and among those that are equal in it, Var[X]. Var[X] alone would praise a policy that calls the same few clients at even
-/// intervals and all others never.
+/// intervals and all others never. Under different schedules X counts different steps, so Var[X] in seconds decides there.
 fn even_load(summary: &Summary) -> String {
     let of = |name| move |policy: &'_ VariantSummary| mean(policy, name);
     let jain = of("jain");
@@ -261,14 +270,19 @@ fn even_load(summary: &Summary) -> String {
     let fair: Vec<&VariantSummary> = summary.policies.iter().filter(is_fair).collect();
     let names: Vec<&str> = fair.iter().map(|policy| policy.policy.as_str()).collect();
     let index = format!("the highest Jain's index ({})", number((1e3 * fairest).round() / 1e3));
-    let variances = fair
-        .iter()
-        .filter_map(|policy| Some((mean(policy, "var_interval")?, policy.policy.as_str())));
+    let differ = fair.iter().any(|policy| policy.schedule != fair[0].schedule);
+    let (variance_of, unit) = match fair.first() {
+        _ if differ => ("var_interval_seconds", "seconds"),
+        Some(first) if first.schedule.is_some() => ("var_interval", "steps"),
+        _ => ("var_interval", "rounds"),
+    };
+    let variances =
+        fair.iter().filter_map(|policy| Some((mean(policy, variance_of)?, policy.policy.as_str())));
     match (names.len(), least(&variances.collect::<Vec<_>>())) {
         (0, _) => String::new(),
         (1, _) | (_, None) => format!("The most even load: {}, with {index}.", listed(&names)),
         (_, Some((variance, best))) => format!(
-            "The most even load: {best}, with the least Var[X] ({} rounds squared) of the {} policies with {index}.",
+            "The most even load: {best}, with the least Var[X] ({} {unit} squared) of the {} policies with {index}.",
             number(variance),
             names.len()
         ),
@@ -461,5 +475,16 @@ mod tests {
             "The most even load: b, with the least Var[X] (3 rounds squared) of the 2 policies";
         assert!(even_load(&both).starts_with(words), "{}", even_load(&both));
         assert_eq!(even_load(&summary(Vec::new())), "");
+        // Steps of a schedule without rounds are shorter than rounds, so seconds decide.
+        let timed = |policy: &str, steps: f64, seconds: f64, schedule: Option<&str>| {
+            let mut load = load(policy, 0.9, steps);
+            let estimate = agewise_experiment::Estimate { mean: seconds, half_width: None };
+            load.means.insert("var_interval_seconds", estimate);
+            load.schedule = schedule.map(str::to_string);
+            load
+        };
+        let mixed = vec![timed("a", 1.0, 9.0, None), timed("a/async", 40.0, 2.0, Some("async"))];
+        let words = "The most even load: a/async, with the least Var[X] (2 seconds squared)";
+        assert!(even_load(&summary(mixed)).starts_with(words));
     }
 }
